@@ -52,6 +52,7 @@ from ..replicas.log_moves import LogMoves
 from ..replicas.maintenance import compact_logs, maintain_logs
 from ..replicas.partition_registry import PartitionRegistry
 from ..replicas.replication.replicas import Replicas
+from ..server.bulk_lane import BulkLane
 from ..server.client_census import ClientCensus
 from ..server.request_times import RequestTimes
 from ..server.server import Server
@@ -289,6 +290,7 @@ class Broker:
             guards=guards,
             protected=self._node.protected_listener,
             times=self.services.metrics.request_times,
+            lane=BulkLane(config),
         )
         self.services.serving.listening = server.bound
         self.services.serving.activity |= server.activity

@@ -30,6 +30,12 @@ class NetworkKeys:
     socket_receive_buffer_bytes = integer(
         102400, "Receive buffer of each socket in bytes; -1 leaves it to the operating system."
     )
+    num_network_threads = integer(
+        3,
+        "Threads that read, convert and send large answers; everything else is the event loop's work.",
+        least=1,
+        update=CLUSTER_WIDE,
+    )
     socket_listen_backlog_size = integer(50, "Length of each listener's queue of connections to accept.", least=1)
     connections_max_idle_ms = long(600000, "Milliseconds after which an idle connection is closed.")
     max_connections = integer(

@@ -18,6 +18,7 @@ from ...protocol.records.batches import MAGIC_AT
 from ...protocol.records.compression import DEFAULT_LIMIT_BYTES, Codec
 from ...protocol.records.conversion_output import ConversionOutput
 from ...protocol.records.lazy import (
+    PLANNED_BYTES,
     TAKES_LONG,
     LazyConversion,
     Piece,
@@ -207,7 +208,8 @@ async def plan_conversion(
 
 def _begins_large_and_compressed(stored: StoredBatches) -> bool:
     """Return whether the first batch needs a worker thread, by its header: a waiting task must map nothing."""
-    head = stored.window(0, v2.HEADER_SIZE)
+    # The plan looks at the same window, which so is read once.
+    head = stored.window(0, PLANNED_BYTES)
     if len(head) < v0.MIN_MESSAGE_SIZE:
         return False
     _, size = v0.OFFSET_AND_SIZE.unpack_from(head)

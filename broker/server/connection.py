@@ -22,6 +22,8 @@ import trio
 from ...protocol.apis import ApiKey
 from ...protocol.errors import DecodeError
 from .admission import Admission, ListenerGuard
+from .bulk_lane import BulkLane
+from .bulk_sending import LEAST_BULK_BYTES, bulk_answer, send_in_bulk
 from .client_connection import ClientConnection, ClientGoneError, not_connected
 from .need import ASLEEP, INPUT, TURN, Need
 from .outcome import Outcome, result_of
@@ -63,6 +65,10 @@ class Transport(Protocol):
     async def flush(self) -> None: ...
     async def send(self, data: Buffer, *, before_wait: Callable[[], None] | None = None) -> None: ...
     async def send_file(self, descriptor: int, position: int, size_bytes: int) -> None: ...
+    @property
+    def is_plain(self) -> bool: ...
+    def gathered_with(self, data: bytes) -> bytes: ...
+    def forget_gathered(self) -> None: ...
     def close(self) -> None: ...
 
 
@@ -96,10 +102,15 @@ class Connection:
         guard: ListenerGuard | None = None,
         admitted: Callable[[Connection], None] = lambda _: None,
         times: RequestTimes | None = None,
+        lane: BulkLane | None = None,
         grown: Callable[[Connection], None] = lambda _: None,
     ) -> None:
-        """Take the parts; with a guard nothing is served before `admitted` is called, and `grown` with the buffer."""
+        """Take the parts; with a guard nothing is served before `admitted` is called, and `grown` with the buffer.
+
+        With a ``lane`` its threads send large answers.
+        """
         self._transport = transport
+        self._lane = lane
         self._guard = guard
         self._admitted = admitted
         self._grown = grown
@@ -281,6 +292,11 @@ class Connection:
 
     async def _send(self, answer: Answer) -> None:
         size_bytes = total_size(answer)
+        if self._lane is not None and size_bytes >= LEAST_BULK_BYTES:
+            bulk = bulk_answer(answer, size_bytes, self._transport, self._lane)
+            if bulk is not None:
+                await send_in_bulk(bulk, answer, self._transport, self._lane)
+                return
         sink = Sink(self._transport, size_bytes)
         await self._transport.send(LENGTH.pack(size_bytes))
         for part in answer:

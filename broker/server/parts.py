@@ -9,11 +9,13 @@ others.
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from ...storage.log.partition_log import LogSlice
+    from .bulk_answer_cy import BulkAnswer
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 BUFFERS = (bytes, bytearray, memoryview)
@@ -104,6 +106,33 @@ class Part(Protocol):
         """Send the bytes."""
 
 
+class BulkPart(ABC):
+    """A part that the threads of `bulk_lane` can send, as a row of a `BulkAnswer`."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The exact number of bytes that are sent."""
+
+    @abstractmethod
+    async def send_to(self, sink: Sink) -> None:
+        """Send the bytes in the connection's own task."""
+
+    @abstractmethod
+    def add_to(self, bulk: BulkAnswer) -> bool:
+        """Add the part as one row; return False, with nothing added, if only `send_to` can send this one."""
+
+    @abstractmethod
+    async def send_rest(self, sink: Sink, stored_at: int, *, has_failed: bool) -> None:
+        """Send the rest of the bytes: those of the batches from ``stored_at`` on, or padding if a batch has failed."""
+
+    @abstractmethod
+    def end(self, counted: tuple[int, int, int]) -> None:
+        """Release what the part holds; ``counted`` is what its row has counted (`BulkAnswer.counted`)."""
+
+
 class Encoded:
     """A part of bytes that are already in memory."""
 
@@ -120,7 +149,7 @@ class Encoded:
         await sink.write(self._data)
 
 
-class FileSlice:
+class FileSlice(BulkPart):
     """A part of a segment, sent from the page cache to the socket (zero copy)."""
 
     __slots__ = ("_slice",)
@@ -135,6 +164,19 @@ class FileSlice:
     async def send_to(self, sink: Sink) -> None:
         with self._slice as held:
             await sink.send_file(held.descriptor, held.position, held.size_bytes)
+
+    def add_to(self, bulk: BulkAnswer) -> bool:
+        """Add the range as a row."""
+        bulk.add_file(self._slice.descriptor, self._slice.position, self._slice.size_bytes)
+        return True
+
+    async def send_rest(self, sink: Sink, stored_at: int, *, has_failed: bool) -> None:
+        """Raise NotImplementedError: nothing of a file needs a task."""
+        raise NotImplementedError
+
+    def end(self, counted: tuple[int, int, int]) -> None:
+        """Release the file."""
+        self._slice.release()
 
     def send_now(self, sink: Sink) -> None:
         """Copy the bytes, of a small part. Raises EOFError if the file is shorter."""

@@ -19,6 +19,7 @@ import trio
 
 from ..config.listeners import Endpoint, SocketOptions, known_counts, open_sockets, plain_address
 from .admission import ListenerGuard
+from .bulk_lane import BulkLane
 from .client_census import ClientCensus
 from .client_connection import ClientConnection
 from .connection import Connection, Responder
@@ -81,11 +82,13 @@ class Server:
         guards: Mapping[str, ListenerGuard] | None = None,
         protected: str | None = None,
         times: RequestTimes | None = None,
+        lane: BulkLane | None = None,
     ) -> None:
         """Open the listeners; ``drain_s`` limits the time of requests in flight after the broker starts to stop.
 
         ``guards`` are the secured listeners, by name; any other is PLAINTEXT. ``protected`` is the listener of the
         other brokers: clients of other listeners never take its slots (KIP-402). With ``times`` all requests are timed.
+        With a ``lane``, which is closed with the server, its threads send large answers.
         Raises ListenerError.
         """
         self._responder = responder
@@ -93,6 +96,7 @@ class Server:
         self._limits = limits
         self._throttle = throttle
         self._times = times
+        self._lane = lane
         self._throttled_count = 0
         self._drain_s = drain_s
         self._readiness = Readiness()
@@ -151,6 +155,8 @@ class Server:
                 watching.cancel_scope.cancel()
         finally:
             self.close()
+            if self._lane is not None:
+                self._lane.close()
 
     async def _accept_until(self, stop: trio.Event, serving: trio.Nursery) -> None:
         async with trio.open_nursery() as accepting:
@@ -249,6 +255,7 @@ class Server:
             guard=guard,
             admitted=self._admitted,
             times=self._times,
+            lane=self._lane,
             grown=self._limit_login_memory,
         )
         if guard is not None:

@@ -79,6 +79,19 @@ class SocketTransport:
         self._gathered += data
 
     @property
+    def is_plain(self) -> bool:
+        """Whether bytes that are written to the descriptor reach the client as they are."""
+        return type(self._socket) is socket.socket
+
+    def gathered_with(self, data: bytes) -> bytes:
+        """Return the gathered bytes, followed by ``data``."""
+        return bytes(self._gathered) + data
+
+    def forget_gathered(self) -> None:
+        """Drop the gathered bytes, which the caller sends."""
+        self._gathered = bytearray()
+
+    @property
     def is_full(self) -> bool:
         """Whether so many bytes are gathered that a flush is due."""
         return len(self._gathered) > GATHERED_BYTES

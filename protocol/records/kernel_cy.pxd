@@ -17,7 +17,7 @@ from .message_bytes cimport (
 )
 from .varint cimport varint_at
 
-cdef int64_t MAX_INT64, MIN_INT64
+cdef int64_t MAX_INT64, MIN_INT64, ANY_LEAD
 cdef int INT32_LAST_SHIFT, INT64_LAST_SHIFT
 cdef Py_ssize_t MALFORMED
 cdef int AT_END, OUT_IS_FULL, NEEDS_CODEC, BATCH_DONE, CORRUPT, BAD_TIMESTAMP
@@ -31,7 +31,11 @@ cdef Py_ssize_t after_headers(const unsigned char *data, Py_ssize_t position, Py
 @cython.locals(magic=int, attributes=int, codec=int)
 cdef int work_for_batch(const unsigned char *data, Py_ssize_t position, int to_magic) noexcept nogil
 
-@cython.locals(data=cython.p_const_uchar, start=Py_ssize_t, size=Py_ssize_t, work=int)
+@cython.locals(start=Py_ssize_t, size=Py_ssize_t, work=int)
+cdef (Py_ssize_t, int) survey_unchecked(const unsigned char *data, Py_ssize_t position, Py_ssize_t end,
+                                        int64_t limit_bytes, int to_magic) noexcept nogil
+
+@cython.locals(data=cython.p_const_uchar)
 cpdef (Py_ssize_t, int) survey(const unsigned char[::1] stored, Py_ssize_t position, Py_ssize_t end,
                                int64_t limit_bytes, int to_magic) except *
 
@@ -47,6 +51,9 @@ cdef class DownConversion:
     cdef bint is_measuring
     cdef int64_t lead
 
+    cdef void begin(self, int to_magic, int64_t first_offset, Py_ssize_t position) noexcept nogil
+    cdef Py_ssize_t fill_unchecked(self, const unsigned char *stored, Py_ssize_t end, unsigned char *out,
+                                   Py_ssize_t out_position, int64_t capacity) noexcept nogil
     @cython.locals(data=cython.p_const_uchar, target=cython.p_uchar, capacity=int64_t)
     cpdef Py_ssize_t fill(self, const unsigned char[::1] stored, Py_ssize_t end, unsigned char[::1] out,
                           Py_ssize_t out_position=*) except -1

@@ -113,6 +113,10 @@ class DownConversion:
 
     def __init__(self, to_magic: int, first_offset: int, position: int = 0) -> None:
         """Begin a conversion to `to_magic` (0 or 1); batches that change format lose records below `first_offset`."""
+        self.begin(to_magic, first_offset, position)
+
+    def begin(self, to_magic: int, first_offset: int, position: int) -> None:
+        """Begin another conversion with this object, as its initialization does."""
         self.to_magic = to_magic
         self.first_offset = first_offset
         self.position = position
@@ -147,7 +151,6 @@ class DownConversion:
         self._check(len(stored), end)
         if not 0 <= out_position <= len(out):
             raise ValueError(f"position {out_position} is not in a buffer of {len(out)} bytes")
-        self.is_measuring = False
         capacity = len(out)
         if cython.compiled:
             data = cython.address(stored[0])
@@ -155,7 +158,12 @@ class DownConversion:
         else:
             data, target = stored, out
         with cython.nogil:
-            return self._run(data, end, target, out_position, capacity)
+            return self.fill_unchecked(data, end, target, out_position, capacity)
+
+    def fill_unchecked(self, stored: memoryview, end: int, out: memoryview, out_position: int, capacity: int) -> int:
+        """Convert as `fill` does, for compiled callers who have checked the positions."""
+        self.is_measuring = False
+        return self._run(stored, end, out, out_position, capacity)
 
     def measure_batch(self, stored: memoryview, end: int) -> int:
         """Skip batches up to `end` until one gives messages; return the size of these messages. Writes nothing.
@@ -437,6 +445,11 @@ def survey(stored: memoryview, position: int, end: int, limit_bytes: int, to_mag
     if not 0 <= position <= end <= len(stored):
         raise ValueError(f"positions {position} to {end} are not in a buffer of {len(stored)} bytes")
     data = cython.address(stored[0]) if cython.compiled else stored
+    return survey_unchecked(data, position, end, limit_bytes, to_magic)
+
+
+def survey_unchecked(data: memoryview, position: int, end: int, limit_bytes: int, to_magic: int) -> tuple[int, int]:
+    """Return what `survey` does, for compiled callers who have checked the positions."""
     start = position
     work = 0
     while True:

@@ -67,8 +67,9 @@ Piece: TypeAlias = memoryview | bytes
 
 DEFAULT_CHUNK_BYTES = 128 * 1024
 """The default of gregor.message.downconversion.chunk.bytes; Kafka's `MAX_READ_SIZE`, the best size in KIP-283."""
-PLANNED_BYTES = 16 * 1024
-"""The number of bytes read at a time in the search for the first batch with messages."""
+PLANNED_BYTES = 24 * 1024
+"""The number of bytes read at a time in the search for the first batch with messages: a little more than the default
+batch.size, so that one read is enough."""
 
 TAKES_LONG = b""
 """The piece before a recompression, if `ConversionOutput.may_recompress` is False."""
@@ -85,6 +86,7 @@ class LazyConversion:
     """
 
     __slots__ = (
+        "_begin",
         "_chunk_bytes",
         "_first_offset",
         "_limit_bytes",
@@ -115,7 +117,10 @@ class LazyConversion:
         opened_bytes: int | None = None,
         zstd_codec: Codec | None = None,
         growth: float = 1.0,
+        begin: int = 0,
     ) -> None:
+        self._begin = begin
+        """The position of the first batch to convert: another conversion has sent the batches before it."""
         self.zstd_codec = zstd_codec
         """The codec that replaces zstd; None if zstd is refused."""
         self.growth = growth
@@ -183,6 +188,7 @@ class LazyConversion:
             tally=self._tally,
             opened_bytes=self.opened_bytes,
             zstd_codec=self.zstd_codec,
+            begin=self._begin,
         )
 
 
@@ -369,8 +375,11 @@ def converted_chunks(
     tally: Tally | None = None,
     opened_bytes: int | None = None,
     zstd_codec: Codec | None = None,
+    begin: int = 0,
 ) -> Iterator[Piece]:
     """Convert all of `stored`: first the part before `first_end`, then chunk by chunk; no piece spans two chunks.
+
+    With a position `begin`, at which a chunk must begin, only what follows is converted.
 
     With `opened_bytes` the compressed batch of the first part becomes messages of that size without a wrapper.
 
@@ -380,6 +389,10 @@ def converted_chunks(
     output = ConversionOutput(out) if isinstance(out, memoryview) else out
     tally = tally or Tally()
     position, size_bytes = 0, first_end
+    if begin > 0:
+        opened_bytes = None
+        position = begin
+        size_bytes = _chunk_size(stretch, begin, chunk_bytes, to_magic, reads_zstd=zstd_codec is not None)
     while size_bytes > 0:
         conversion = _begin(to_magic, first_offset, replaces_zstd=zstd_codec is not None)
         try:

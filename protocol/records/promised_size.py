@@ -25,6 +25,10 @@ MEASURED_BYTES = 128 * 1024
 """The number of bytes read at a time."""
 LEAST_SHARE = 0.75
 """A first batch that keeps more than this share is not worth a measurement: it takes more CPU time than the padding."""
+LEAST_LOST_SHARE = 1 / 16
+"""The share of the stored size that the records below the first offset must have, to be worth a measurement: a consumer
+fetches from the middle of a batch nearly always, and the padding costs less than the measurement."""
+ALL_OFFSETS = -1
 MOST_GROWTH = 5
 """The factor by which batches grow at most: the smallest record of v2 has 7 bytes, the smallest message of v1 34."""
 MOST_MEASURED_BYTES = 1 << 20
@@ -41,6 +45,11 @@ def promised_size(
     """
     converted = first_size
     loses_little = converted > LEAST_SHARE * position
+    if not loses_little and position - converted < LEAST_LOST_SHARE * counted_bytes:
+        # Perhaps the first batch lost only records below the first offset.
+        window = window_with_batch(stretch, 0, position)
+        whole = kernel_cy.DownConversion(to_magic, ALL_OFFSETS)
+        loses_little = whole.measure_batch(window[:position], min(len(window), position)) > LEAST_SHARE * position
     most = position if loses_little else position + MOST_MEASURED_BYTES
     while converted < position < most:
         window = window_with_batch(stretch, position, MEASURED_BYTES)

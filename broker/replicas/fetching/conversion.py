@@ -11,20 +11,22 @@ from __future__ import annotations
 import itertools
 import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from ....protocol.records import v0, v2
 from ....protocol.records.compression import DEFAULT_LIMIT_BYTES, Codec
 from ....protocol.records.conversion_need import needs_conversion, readable_bytes
 from ....protocol.records.lazy import LazyConversion
+from ....protocol.records.padding import padding
 from ....protocol.records.stretch import StretchHead
 from ....storage.log.log_reading import cut_incomplete_batch
 from ....storage.log.partition_log import LogSlice
 from ...conversion.conversion_pool import NOBODY, ConversionMemory, ConversionPool
 from ...conversion.converted_sending import ConvertedSending, plan_conversion
+from ...server.bulk_answer_cy import BulkAnswer
 from ...server.client_connection import ConversionCost
-from ...server.parts import Sink
+from ...server.parts import BulkPart, Sink
 
 LEGACY_MAGICS = 0b011
 """Bits of `LogSlice.magics` for formats v0 and v1."""
@@ -86,7 +88,7 @@ class SliceStretch:
         return memoryview(self._map)[surplus:]
 
 
-class LazyConvertRecords:
+class LazyConvertRecords(BulkPart):
     """A part with one partition's records in another format (KIP-283); `plan` computes its `size`, `send_to` converts.
 
     It converts down to v0 or v1 as Kafka does, and also up to v2, since logs here keep the format of old producers.
@@ -98,11 +100,12 @@ class LazyConvertRecords:
         "_is_compressed",
         "_opened_bytes",
         "_pool",
+        "_rest",
+        "_size_bytes",
         "_slice",
         "_stored_bytes",
         "_to_magic",
         "_zstd_codec",
-        "size",
     )
 
     def __init__(
@@ -121,7 +124,13 @@ class LazyConvertRecords:
         self._opened_bytes = conversion.opened_bytes
         self._zstd_codec = conversion.zstd_codec
         self._costs = costs
-        self.size = conversion.size
+        self._size_bytes = conversion.size
+        self._rest = ConversionCost()
+        """The cost of what threads have left to the connection's own task."""
+
+    @property
+    def size(self) -> int:
+        return self._size_bytes
 
     @classmethod
     async def plan(
@@ -159,12 +168,17 @@ class LazyConvertRecords:
         return cls(log_slice, conversion, pool, costs)
 
     async def send_to(self, sink: Sink) -> None:
+        await self._send(sink, 0, self.size, self._costs, self._slice.release)
+
+    async def _send(
+        self, sink: Sink, begin: int, size_bytes: int, costs: Sequence[ConversionCost], release: Callable[[], None]
+    ) -> None:
         stored = SliceStretch(self._slice, self._pool.shared)
         conversion = LazyConversion(
             StretchHead(stored, self._stored_bytes),
             self._to_magic,
             self._slice.start_offset,
-            size=self.size,
+            size=size_bytes,
             first_end=self._first_end,
             is_compressed=self._is_compressed,
             chunk_bytes=self._pool.chunk_bytes,
@@ -172,8 +186,48 @@ class LazyConvertRecords:
             receipts=self._slice.receipts,
             opened_bytes=self._opened_bytes,
             zstd_codec=self._zstd_codec,
+            begin=begin,
         )
-        await ConvertedSending(stored, conversion, self._pool, self._costs, self._slice.release).send_to(sink)
+        await ConvertedSending(stored, conversion, self._pool, costs, release).send_to(sink)
+
+    def add_to(self, bulk: BulkAnswer) -> bool:
+        """Add the conversion as a row, if its first chunk is a down-conversion without codecs and receipt times."""
+        if self._to_magic == v2.MAGIC or self._is_compressed or self._opened_bytes is not None or self._slice.receipts:
+            return False
+        bulk.add_conversion(
+            self._slice.descriptor,
+            self._slice.position,
+            self._stored_bytes,
+            self.size,
+            self._first_end,
+            self._to_magic,
+            self._slice.start_offset,
+        )
+        return True
+
+    async def send_rest(self, sink: Sink, stored_at: int, *, has_failed: bool) -> None:
+        if has_failed:
+            for piece in padding(sink.remaining_bytes):
+                await sink.write(piece)
+        else:
+            await self._send(sink, stored_at, sink.remaining_bytes, [self._rest], _keep)
+
+    def end(self, counted: tuple[int, int, int]) -> None:
+        records, temporary_bytes, cpu_ns = counted
+        rest = self._rest
+        for cost in self._costs:
+            cost.add(
+                records + rest.record_count,
+                self._stored_bytes,
+                cpu_ns + rest.cpu_ns,
+                temporary_bytes + rest.temporary_bytes,
+            )
+            cost.ended()
+        self._slice.release()
+
+
+def _keep() -> None:
+    """Do nothing: the slice is released with the whole answer."""
 
 
 def must_convert(log_slice: LogSlice, to_magic: int, memory: ConversionMemory, *, reads_zstd: bool = True) -> bool:

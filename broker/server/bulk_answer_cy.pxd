@@ -1,0 +1,58 @@
+# C types for bulk_answer_cy.py, which stays ordinary Python. No method with `nogil` may touch a Python object.
+
+cimport cython
+from libc.stdint cimport int64_t
+
+from ...protocol.records.kernel_cy cimport DownConversion, survey_unchecked
+from ...protocol.records.message_bytes cimport copy_bytes
+from .bulk_calls cimport read_at, send_bytes, send_file, thread_cpu_ns, wait_writable
+
+cdef int SENT, FULL, TURN, NEEDS_CODEC, FAILED, BROKEN, FILE_HAS_ENDED, CANCELLED
+cdef int BYTES, FILE, CONVERSION
+cdef int COLUMNS, KIND, SIZE, DESCRIPTOR, POSITION, STORED, FIRST_END, TO_MAGIC, FIRST_OFFSET
+cdef int CONVERTED, TEMPORARY, CPU
+cdef int64_t SOCKET_IS_FULL, TURN_BYTES, FILE_BYTES, SMALL_FILE_BYTES, LEAST_ROOM_BYTES, FILE_IS_SHORTER
+cdef int WAIT_MS, STOP_AT_END, STOP_OUT_IS_FULL, STOP_NEEDS_CODEC, ONLY_CONVERSION
+
+
+@cython.final
+cdef class BulkMemory:
+    cdef readonly int64_t chunk_bytes
+    cdef readonly bytearray stored, out
+
+
+@cython.final
+cdef class BulkAnswer:
+    cdef readonly int descriptor, row, row_count, error
+    cdef readonly int64_t row_done, stored_at, sent_bytes
+    cdef readonly bint is_cancelled
+    cdef readonly DownConversion conversion
+    cdef object _waiting, _rows
+    cdef bytearray _heads
+    cdef bytes _unsent
+    cdef bint _has_begun, _in_chunk, _is_loaded
+    cdef int64_t _chunk_bytes, _at, _filled
+    cdef int _trouble
+
+    cpdef cancel(self)
+    cpdef skip_row(self)
+    @cython.locals(stop=int)
+    cpdef int run(self, BulkMemory memory, int patience_ms) except -1
+    @cython.locals(table=cython.p_longlong, head=cython.p_const_uchar, source=cython.p_uchar, target=cython.p_uchar,
+                   others=cython.p_longlong, chunk_bytes=int64_t, capacity=int64_t)
+    cdef int _run_in(self, long long[::1] rows, const unsigned char[::1] heads, unsigned char[::1] stored,
+                     unsigned char[::1] out, long long[::1] waiting, int patience_ms) except -1
+
+    @cython.locals(must_send=bint, is_full=bint, has_room=bint, turn_bytes=int64_t, base=int64_t, kind=int,
+                   sent=int64_t, left=int64_t, size=int64_t, position=int64_t, stop=int)
+    cdef int _run(self, long long *table, const unsigned char *heads, unsigned char *stored, int64_t chunk_bytes,
+                  unsigned char *out, int64_t capacity, long long *waiting, int patience_ms) noexcept nogil
+    @cython.locals(waited_ms=int)
+    cdef bint _wait(self, long long *waiting, int patience_ms) noexcept nogil
+    cdef int _file_failed(self, int64_t error) noexcept nogil
+    @cython.locals(began_ns=int64_t, stop=int, before=int64_t, filled=int64_t, written=int64_t, position=int64_t,
+                   is_whole=bint)
+    cdef int _convert(self, long long *table, int64_t base, int64_t left, unsigned char *stored, int64_t chunk_bytes,
+                      unsigned char *out, int64_t capacity) noexcept nogil
+    @cython.locals(window=int64_t, error=int64_t, to_magic=int, size=Py_ssize_t, work=int)
+    cdef int _load(self, long long *table, int64_t base, unsigned char *stored, int64_t chunk_bytes) noexcept nogil

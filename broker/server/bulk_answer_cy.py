@@ -1,0 +1,386 @@
+"""An answer of many bytes that a thread sends without the interpreter's lock: `BulkAnswer`.
+
+The answer is a table of numbers, a row for each part, so that one compiled loop reads, converts and sends all of it.
+The loop returns to its caller only at the end of the answer, when other answers wait for their turn, when the client
+does not read, and where a conversion needs what the loop does not have (codecs, errors, very large batches).
+
+This is ordinary Python that is also compiled: ``bulk_answer_cy.pxd`` has the C types.
+"""
+
+from __future__ import annotations
+
+import errno
+from array import array
+from enum import IntEnum
+
+try:
+    import cython
+except ImportError:
+    from ...protocol.records import cython_stand_in as cython
+
+from ...protocol.records.kernel_cy import DownConversion, Stop
+
+if not cython.compiled:
+    from ...protocol.records.kernel_cy import survey_unchecked
+    from ...protocol.records.message_bytes import copy_bytes
+    from .bulk_calls import read_at, send_bytes, send_file, thread_cpu_ns, wait_writable
+
+NO_HEADS = b"\0"
+"""A stand-in for the bytes of an answer without any."""
+
+COMPILED: bool = cython.compiled
+"""Whether this module is compiled."""
+
+
+class BulkStop(IntEnum):
+    """The reason why `BulkAnswer.run` returned."""
+
+    SENT = 0
+    """All bytes are sent."""
+    FULL = 1
+    """The client does not read: the socket accepts no more bytes."""
+    TURN = 2
+    """Other answers wait for their turn."""
+    NEEDS_CODEC = 3
+    """The caller must send the rest of the part at `row`, then call `skip_row`."""
+    FAILED = 4
+    """The rest of the part at `row` cannot be converted: the caller pads it, then calls `skip_row`."""
+    BROKEN = 5
+    """A system call failed with `error`: of the socket, or of a file."""
+    FILE_HAS_ENDED = 6
+    """A file is shorter than the part at `row`."""
+    CANCELLED = 7
+    """`cancel` was called."""
+
+
+SENT = int(BulkStop.SENT)
+FULL = int(BulkStop.FULL)
+TURN = int(BulkStop.TURN)
+NEEDS_CODEC = int(BulkStop.NEEDS_CODEC)
+FAILED = int(BulkStop.FAILED)
+BROKEN = int(BulkStop.BROKEN)
+FILE_HAS_ENDED = int(BulkStop.FILE_HAS_ENDED)
+CANCELLED = int(BulkStop.CANCELLED)
+
+BYTES, FILE, CONVERSION = 0, 1, 2
+"""The kinds of rows."""
+COLUMNS = 11
+KIND, SIZE, DESCRIPTOR, POSITION, STORED, FIRST_END, TO_MAGIC, FIRST_OFFSET = 0, 1, 2, 3, 4, 5, 6, 7
+"""The columns of a row."""
+CONVERTED, TEMPORARY, CPU = 8, 9, 10
+"""The columns with the results of a conversion: records, bytes in memory, and CPU time in nanoseconds."""
+
+TURN_BYTES = 512 * 1024
+"""The bytes after which an answer lets another one have its turn."""
+FILE_BYTES = 1024 * 1024
+"""Most bytes of a file that are sent with one call."""
+SMALL_FILE_BYTES = 8 * 1024
+"""Largest range of a file for which a copy costs less than a separate system call."""
+LEAST_ROOM_BYTES = 32 * 1024
+"""While the socket accepts nothing, records are converted ahead as long as the output has this much room."""
+WAIT_MS = 1
+"""The time for which a thread waits for a client although other answers wait for the thread.
+
+A client that reads has read some of the bytes by then, and waiting through the event loop costs more than a chunk.
+"""
+SOCKET_IS_FULL = -errno.EAGAIN
+"""The result of `send_bytes` and `send_file` if the socket accepts no bytes now."""
+FILE_IS_SHORTER = -1000000
+"""The result of `read_at` and `send_file` behind the end of the file."""
+
+STOP_AT_END, STOP_OUT_IS_FULL, STOP_NEEDS_CODEC = int(Stop.AT_END), int(Stop.OUT_IS_FULL), int(Stop.NEEDS_CODEC)
+ONLY_CONVERSION = 1
+"""The work (`kernel_cy.survey`) of a chunk without compressed batches to convert."""
+
+
+class BulkMemory:
+    """A pair of buffers of one thread, which the thread's answers use in turn."""
+
+    def __init__(self, chunk_bytes: int) -> None:
+        self.chunk_bytes = chunk_bytes
+        self.stored = bytearray(chunk_bytes)
+        # Small records grow when they are converted down.
+        self.out = bytearray(2 * chunk_bytes)
+
+
+class BulkAnswer:
+    """An answer to one client, a row for each part. Call `run`, in one thread at a time, until it returns SENT.
+
+    `row` is the present row. `row_done` counts the row's bytes that were sent or are about to be, `stored_at` the
+    stored bytes that were converted for them. `sent_bytes` counts the bytes that the socket has accepted.
+    """
+
+    def __init__(self, descriptor: int, waiting: memoryview) -> None:
+        """Begin an answer for the non-blocking socket `descriptor`.
+
+        The first number in ``waiting`` (of 8 bytes) tells how many other answers wait for a thread.
+        """
+        self.descriptor = descriptor
+        self._waiting = waiting
+        self._rows = array("q")
+        self._heads = bytearray()
+        self._unsent = b""
+        self.conversion = DownConversion(0, 0)
+        self.row = 0
+        self.row_count = 0
+        self.row_done = 0
+        self.stored_at = 0
+        self.sent_bytes = 0
+        self.error = 0
+        self.is_cancelled = False
+        self._has_begun = False
+        self._in_chunk = False
+        self._is_loaded = False
+        self._chunk_bytes = 0
+        self._trouble = SENT
+        self._at = 0
+        self._filled = 0
+
+    def add_bytes(self, data: bytes | bytearray | memoryview) -> None:
+        """Add a copy of ``data``."""
+        self._add(BYTES, len(data), 0, len(self._heads))
+        self._heads += data
+
+    def add_file(self, descriptor: int, position: int, size_bytes: int) -> None:
+        """Add a range of an open file."""
+        self._add(FILE, size_bytes, descriptor, position)
+
+    def add_conversion(
+        self,
+        descriptor: int,
+        position: int,
+        stored_bytes: int,
+        size_bytes: int,
+        first_end: int,
+        to_magic: int,
+        first_offset: int,
+    ) -> None:
+        """Add the conversion to ``to_magic`` (0 or 1) of a range of an open file, which becomes ``size_bytes``.
+
+        The first chunk ends at ``first_end``, others have as many batches as fit (`lazy.converted_chunks`).
+        """
+        self._add(CONVERSION, size_bytes, descriptor, position, stored_bytes, first_end, to_magic, first_offset)
+
+    def _add(self, *columns: int) -> None:
+        self._rows.extend(columns)
+        self._rows.extend([0] * (COLUMNS - len(columns)))
+        self.row_count += 1
+
+    def counted(self, row: int) -> tuple[int, int, int]:
+        """Return the records, the temporary bytes and the CPU time in nanoseconds of a row's conversion."""
+        base = row * COLUMNS
+        return self._rows[base + CONVERTED], self._rows[base + TEMPORARY], self._rows[base + CPU]
+
+    def cancel(self) -> None:
+        """Let `run` return soon, in whichever thread it is."""
+        self.is_cancelled = True
+
+    def skip_row(self) -> None:
+        """Continue behind the present row."""
+        self.row += 1
+        self.row_done = 0
+        self.stored_at = 0
+        self._in_chunk = False
+        self._trouble = SENT
+
+    def run(self, memory: BulkMemory, patience_ms: int) -> int:
+        """Send as much as possible with the memory; return a `BulkStop`.
+
+        A client that does not read is waited for during ``patience_ms``, or `WAIT_MS` if other answers wait. Converted
+        bytes that were not sent are copied: at most the output of the memory.
+        """
+        self._at, self._filled = 0, len(self._unsent)
+        memory.out[: self._filled] = self._unsent
+        self._unsent = b""
+        self._is_loaded = False
+        stop = self._run_in(self._rows, self._heads or NO_HEADS, memory.stored, memory.out, self._waiting, patience_ms)
+        if self._filled > self._at:
+            self._unsent = bytes(memory.out[self._at : self._filled])
+        return stop
+
+    def _run_in(
+        self,
+        rows: memoryview,
+        heads: memoryview,
+        stored: memoryview,
+        out: memoryview,
+        waiting: memoryview,
+        patience_ms: int,
+    ) -> int:
+        """Run without the interpreter's lock."""
+        chunk_bytes, capacity = len(stored), len(out)
+        if cython.compiled:
+            table = cython.address(rows[0])
+            head = cython.address(heads[0])
+            source = cython.address(stored[0])
+            target = cython.address(out[0])
+            others = cython.address(waiting[0])
+        else:
+            table, head, source, target, others = map(memoryview, (rows, heads, stored, out, waiting))
+        with cython.nogil:
+            return self._run(table, head, source, chunk_bytes, target, capacity, others, patience_ms)
+
+    def _run(
+        self,
+        table: memoryview,
+        heads: memoryview,
+        stored: memoryview,
+        chunk_bytes: int,
+        out: memoryview,
+        capacity: int,
+        waiting: memoryview,
+        patience_ms: int,
+    ) -> int:
+        must_send = self._filled > 0
+        is_full = False
+        turn_bytes = 0
+        while not self.is_cancelled:
+            if turn_bytes >= TURN_BYTES and waiting[0] > 0:
+                return TURN
+            base = self.row * COLUMNS
+            kind = table[base + KIND] if self.row < self.row_count else BYTES
+            if must_send or (self.row == self.row_count and self._filled > self._at):
+                sent = send_bytes(self.descriptor, out, self._at, self._filled, kind == FILE)
+                if sent >= 0:
+                    self._at += sent
+                    self.sent_bytes += sent
+                    turn_bytes += sent
+                    self._has_begun = True
+                    is_full = False
+                    must_send = self._at < self._filled
+                    if not must_send:
+                        self._at = self._filled = 0
+                elif sent != SOCKET_IS_FULL:
+                    self.error = -sent
+                    return BROKEN
+                elif not is_full and kind == CONVERSION and capacity - self._filled >= LEAST_ROOM_BYTES:
+                    # The client reads while further records are converted.
+                    is_full = True
+                    must_send = False
+                elif not self._wait(waiting, patience_ms):
+                    return FULL
+                continue
+            if self.row == self.row_count:
+                return SENT
+            left = table[base + SIZE] - self.row_done
+            if left == 0:
+                self.row += 1
+                self.row_done = 0
+                self.stored_at = 0
+                self._in_chunk = False
+            elif kind == CONVERSION:
+                stop = self._convert(table, base, left, stored, chunk_bytes, out, capacity)
+                if stop != SENT and self._filled == self._at:
+                    return stop
+                has_room = capacity - self._filled >= chunk_bytes
+                must_send = stop != SENT or is_full or not has_room or (not self._has_begun and self._filled > 0)
+            elif kind == BYTES:
+                size = min(left, capacity - self._filled)
+                copy_bytes(out, self._filled, heads, table[base + POSITION] + self.row_done, size)
+                self._filled += size
+                self.row_done += size
+                must_send = self._filled == capacity
+            elif left <= SMALL_FILE_BYTES and self.row_done == 0 and left <= capacity - self._filled:
+                size = read_at(table[base + DESCRIPTOR], out, self._filled, left, table[base + POSITION])
+                if size < 0:
+                    return self._file_failed(size)
+                self._filled += left
+                self.row_done += left
+            elif self._filled > self._at:
+                must_send = True
+            else:
+                size = min(left, FILE_BYTES)
+                position = table[base + POSITION] + self.row_done
+                sent = send_file(self.descriptor, table[base + DESCRIPTOR], position, size)
+                if sent > 0:
+                    self.row_done += sent
+                    self.sent_bytes += sent
+                    turn_bytes += sent
+                elif sent != SOCKET_IS_FULL:
+                    return self._file_failed(sent)
+                elif not self._wait(waiting, patience_ms):
+                    return FULL
+        return CANCELLED
+
+    def _wait(self, waiting: memoryview, patience_ms: int) -> bool:
+        """Wait for the client to read; return whether the socket accepts bytes again."""
+        waited_ms = 0
+        while not wait_writable(self.descriptor, WAIT_MS):
+            waited_ms += WAIT_MS
+            if self.is_cancelled or waiting[0] > 0 or waited_ms >= patience_ms:
+                return False
+        return True
+
+    def _file_failed(self, error: int) -> int:
+        if error == FILE_IS_SHORTER:
+            return FILE_HAS_ENDED
+        self.error = -error
+        return BROKEN
+
+    def _convert(
+        self,
+        table: memoryview,
+        base: int,
+        left: int,
+        stored: memoryview,
+        chunk_bytes: int,
+        out: memoryview,
+        capacity: int,
+    ) -> int:
+        """Convert records of the present row while they fit; return SENT, or the reason why the row cannot go on."""
+        if self._trouble != SENT:
+            return self._trouble
+        began_ns = thread_cpu_ns()
+        if not (self._in_chunk and self._is_loaded):
+            stop = self._load(table, base, stored, chunk_bytes)
+            if stop != SENT:
+                return stop
+        before = self._filled
+        filled = self.conversion.fill_unchecked(stored, self._chunk_bytes, out, before, capacity)
+        written = filled - before
+        stop = self.conversion.stop
+        position = self.conversion.position
+        table[base + TEMPORARY] += written
+        is_whole = written >= left
+        self._filled = before + min(written, left)
+        self.row_done += min(written, left)
+        if is_whole or stop != STOP_OUT_IS_FULL:
+            self._in_chunk = False
+            table[base + CONVERTED] += self.conversion.converted_count
+            table[base + TEMPORARY] += self._chunk_bytes
+            self.stored_at += position
+            if not is_whole and stop == STOP_NEEDS_CODEC:
+                self._trouble = NEEDS_CODEC
+            elif not is_whole and (stop != STOP_AT_END or position != self._chunk_bytes):
+                self._trouble = FAILED
+        elif written == 0 and self._filled == self._at:
+            # A message always fits into twice a chunk.
+            self._trouble = FAILED
+        table[base + CPU] += thread_cpu_ns() - began_ns
+        return self._trouble
+
+    def _load(self, table: memoryview, base: int, stored: memoryview, chunk_bytes: int) -> int:
+        """Read the next chunk, or the present one again after another answer has used the memory."""
+        window = min(table[base + STORED] - self.stored_at, chunk_bytes)
+        if self._in_chunk:
+            window = self._chunk_bytes
+        elif self.stored_at == 0:
+            window = table[base + FIRST_END]
+            if not 0 < window <= chunk_bytes:
+                return NEEDS_CODEC
+        error = read_at(table[base + DESCRIPTOR], stored, 0, window, table[base + POSITION] + self.stored_at)
+        if error < 0:
+            return self._file_failed(error)
+        self._is_loaded = True
+        if self._in_chunk:
+            return SENT
+        to_magic = table[base + TO_MAGIC]
+        size = window
+        if self.stored_at > 0:
+            size, work = survey_unchecked(stored, 0, window, chunk_bytes, to_magic)
+            if size == 0 or work > ONLY_CONVERSION:
+                return NEEDS_CODEC
+        self.conversion.begin(to_magic, table[base + FIRST_OFFSET], 0)
+        self._chunk_bytes = size
+        self._in_chunk = True
+        return SENT

@@ -1,0 +1,84 @@
+# The system calls of bulk_answer_cy in C: the same functions as in bulk_calls.py, which has their docstrings.
+
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport int64_t
+
+cdef extern from "<sys/types.h>" nogil:
+    ctypedef long off_t
+    ctypedef long ssize_t
+
+cdef extern from "<unistd.h>" nogil:
+    ssize_t pread(int descriptor, void *buffer, size_t size_bytes, off_t position)
+
+cdef extern from "<sys/socket.h>" nogil:
+    int MSG_MORE
+    int MSG_NOSIGNAL
+    int MSG_DONTWAIT
+    ssize_t send(int descriptor, const void *buffer, size_t size_bytes, int flags)
+
+cdef extern from "<sys/sendfile.h>" nogil:
+    ssize_t sendfile(int descriptor, int file, off_t *position, size_t size_bytes)
+
+cdef extern from "<poll.h>" nogil:
+    struct pollfd:
+        int fd
+        short events
+        short revents
+    int POLLOUT
+    int poll(pollfd *polled, unsigned long count, int timeout_ms)
+
+cdef extern from "<time.h>" nogil:
+    struct timespec:
+        long tv_sec
+        long tv_nsec
+    int CLOCK_THREAD_CPUTIME_ID
+    int clock_gettime(int clock, timespec *now)
+
+cdef inline int64_t read_at(int descriptor, unsigned char *buffer, int64_t start, int64_t size_bytes,
+                            int64_t position) noexcept nogil:
+    cdef int64_t read = 0
+    cdef ssize_t count
+    while read < size_bytes:
+        count = pread(descriptor, buffer + start + read, <size_t>(size_bytes - read), <off_t>(position + read))
+        if count == 0:
+            return -1000000
+        if count > 0:
+            read += count
+        elif errno != EINTR:
+            return -errno
+    return 0
+
+cdef inline int64_t send_bytes(int descriptor, const unsigned char *buffer, int64_t start, int64_t end,
+                               int has_more) noexcept nogil:
+    cdef ssize_t count
+    cdef int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (MSG_MORE if has_more else 0)
+    while True:
+        count = send(descriptor, buffer + start, <size_t>(end - start), flags)
+        if count >= 0:
+            return count
+        if errno != EINTR:
+            return -errno
+
+cdef inline int64_t send_file(int descriptor, int file, int64_t position, int64_t size_bytes) noexcept nogil:
+    cdef off_t at = <off_t>position
+    cdef ssize_t count
+    while True:
+        count = sendfile(descriptor, file, &at, <size_t>size_bytes)
+        if count > 0:
+            return count
+        if count == 0:
+            return -1000000
+        if errno != EINTR:
+            return -errno
+
+cdef inline int wait_writable(int descriptor, int timeout_ms) noexcept nogil:
+    cdef pollfd polled
+    polled.fd = descriptor
+    polled.events = <short>POLLOUT
+    polled.revents = 0
+    return poll(&polled, 1, timeout_ms) > 0
+
+cdef inline int64_t thread_cpu_ns() noexcept nogil:
+    cdef timespec now
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now)
+    return <int64_t>now.tv_sec * 1000000000 + now.tv_nsec

@@ -1,0 +1,58 @@
+"""The system calls of `bulk_answer_cy` as functions that return a negative error number where they fail.
+
+The compiled module has the same functions in C, from ``bulk_calls.pxd``; this is the truth of the pure build.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+
+FILE_HAS_ENDED = -1_000_000
+"""The result of a read or of sendfile(2) behind the end of the file; no error number is as large."""
+
+
+def read_at(descriptor: int, buffer: memoryview, start: int, size_bytes: int, position: int) -> int:
+    """Read a range of a file into the buffer from ``start`` on; return 0 or a negative number."""
+    read = 0
+    while read < size_bytes:
+        try:
+            count = os.preadv(descriptor, [buffer[start + read : start + size_bytes]], position + read)
+        except OSError as error:
+            return -(error.errno or 1)
+        if count == 0:
+            return FILE_HAS_ENDED
+        read += count
+    return 0
+
+
+def send_bytes(descriptor: int, buffer: memoryview, start: int, end: int, has_more: int) -> int:
+    """Send bytes to a non-blocking socket; return their number, or a negative error number.
+
+    The compiled function lets the kernel wait for the following bytes if there are some (MSG_MORE).
+    """
+    try:
+        return os.write(descriptor, buffer[start:end])
+    except OSError as error:
+        return -(error.errno or 1)
+
+
+def send_file(descriptor: int, file: int, position: int, size_bytes: int) -> int:
+    """Send a range of a file by sendfile(2); return the number of bytes, or a negative number."""
+    try:
+        return os.sendfile(descriptor, file, position, size_bytes) or FILE_HAS_ENDED
+    except OSError as error:
+        return -(error.errno or 1)
+
+
+def wait_writable(descriptor: int, timeout_ms: int) -> int:
+    """Wait until a socket accepts bytes or has failed; return whether it does so before the time has passed."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return len(poll.poll(timeout_ms))
+
+
+def thread_cpu_ns() -> int:
+    """Return the CPU time of this thread in nanoseconds."""
+    return time.thread_time_ns()

@@ -1,0 +1,128 @@
+"""The threads that send large answers: reading, converting and sending go on without the interpreter's lock.
+
+So large answers use other cores than the event loop, and small requests do not wait behind them. There are
+``num.network.threads`` threads, started when they are first needed, each with one memory for conversions. An answer
+returns to its task when it is sent, when its client does not read, and when the thread cannot continue it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from array import array
+from collections import deque
+from typing import Protocol
+
+import trio
+
+from .bulk_answer_cy import BulkAnswer, BulkMemory, BulkStop
+
+PATIENCE_MS = 5
+"""The time for which a thread without other work waits for a client that does not read at once."""
+
+
+class LaneSettings(Protocol):
+    """A view of the configuration of the threads (a `BrokerConfig`)."""
+
+    num_network_threads: int
+    gregor_message_downconversion_chunk_bytes: int
+
+
+class BulkLane:
+    """A pool of threads that send large answers, a turn of each answer at a time."""
+
+    def __init__(self, settings: LaneSettings) -> None:
+        self._settings = settings
+        self._waiting = array("q", [0])
+        """The number of answers that wait for a thread, where compiled loops can read it."""
+        self._rides: deque[_Ride] = deque()
+        self._changed = threading.Condition()
+        self._thread_count = 0
+        self._idle_count = 0
+        self._is_closed = False
+
+    def answer(self, descriptor: int) -> BulkAnswer:
+        """Return an empty answer for the socket ``descriptor``."""
+        return BulkAnswer(descriptor, self._waiting)
+
+    async def run(self, answer: BulkAnswer) -> BulkStop:
+        """Let threads send as much of the answer as possible; return why they stopped.
+
+        A task that is cancelled waits until its thread has let go of the answer, which takes one chunk at most.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        ride = _Ride(answer, trio.lowlevel.current_task(), trio.lowlevel.current_trio_token())
+        self._begin(ride)
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            answer.cancel()
+            return trio.lowlevel.Abort.FAILED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if ride.failure is not None:
+            raise ride.failure
+        return BulkStop(ride.stop)
+
+    def close(self) -> None:
+        """End the threads when the answers that they have are sent; do not wait for them."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def _begin(self, ride: _Ride) -> None:
+        with self._changed:
+            self._rides.append(ride)
+            self._waiting[0] = len(self._rides)
+            if self._idle_count >= len(self._rides):
+                self._changed.notify()
+            elif self._thread_count < self._settings.num_network_threads:
+                self._thread_count += 1
+                name = f"gregor-network-{self._thread_count}"
+                threading.Thread(target=self._work, name=name, daemon=True).start()
+
+    def _work(self) -> None:
+        """Run answers, in a thread of the pool."""
+        memory = BulkMemory(self._settings.gregor_message_downconversion_chunk_bytes)
+        while (ride := self._next_ride()) is not None:
+            try:
+                ride.stop = ride.answer.run(memory, PATIENCE_MS)
+            except Exception as failure:
+                ride.failure = failure
+            if ride.stop == BulkStop.TURN and ride.failure is None:
+                self._begin(ride)
+            else:
+                ride.end()
+            del ride
+
+    def _next_ride(self) -> _Ride | None:
+        """Wait for an answer to send; return None once the pool is closed."""
+        with self._changed:
+            self._idle_count += 1
+            while not self._rides and not self._is_closed:
+                self._changed.wait()
+            self._idle_count -= 1
+            if not self._rides:
+                self._thread_count -= 1
+                return None
+            ride = self._rides.popleft()
+            self._waiting[0] = len(self._rides)
+            return ride
+
+
+class _Ride:
+    """An answer in the pool, and the task that waits for it."""
+
+    __slots__ = ("_task", "_token", "answer", "failure", "stop")
+
+    def __init__(self, answer: BulkAnswer, task: trio.lowlevel.Task, token: trio.lowlevel.TrioToken) -> None:
+        self.answer = answer
+        self._task = task
+        self._token = token
+        self.stop = int(BulkStop.TURN)
+        self.failure: Exception | None = None
+
+    def end(self) -> None:
+        """Let the task continue."""
+        with contextlib.suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(trio.lowlevel.reschedule, self._task)
