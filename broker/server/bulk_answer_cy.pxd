@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 
 from ...protocol.records.kernel_cy cimport DownConversion, survey_unchecked
 from ...protocol.records.message_bytes cimport copy_bytes
-from .bulk_calls cimport read_at, send_bytes, send_file, thread_cpu_ns, wait_writable
+from .bulk_calls cimport begin_conversion, convert_into, read_at, send_bytes, send_file, thread_cpu_ns, wait_writable
 
 cdef int SENT, FULL, TURN, NEEDS_CODEC, FAILED, BROKEN, FILE_HAS_ENDED, CANCELLED
 cdef int BYTES, FILE, CONVERSION

@@ -21,9 +21,9 @@ except ImportError:
 from ...protocol.records.kernel_cy import DownConversion, Stop
 
 if not cython.compiled:
-    from ...protocol.records.kernel_cy import survey_unchecked
+    from ...protocol.records.kernel_cy import survey as survey_unchecked
     from ...protocol.records.message_bytes import copy_bytes
-    from .bulk_calls import read_at, send_bytes, send_file, thread_cpu_ns, wait_writable
+    from .bulk_calls import begin_conversion, convert_into, read_at, send_bytes, send_file, thread_cpu_ns, wait_writable
 
 NO_HEADS = b"\0"
 """A stand-in for the bytes of an answer without any."""
@@ -336,7 +336,7 @@ class BulkAnswer:
             if stop != SENT:
                 return stop
         before = self._filled
-        filled = self.conversion.fill_unchecked(stored, self._chunk_bytes, out, before, capacity)
+        filled = convert_into(self.conversion, stored, self._chunk_bytes, out, before, capacity)
         written = filled - before
         stop = self.conversion.stop
         position = self.conversion.position
@@ -380,7 +380,7 @@ class BulkAnswer:
             size, work = survey_unchecked(stored, 0, window, chunk_bytes, to_magic)
             if size == 0 or work > ONLY_CONVERSION:
                 return NEEDS_CODEC
-        self.conversion.begin(to_magic, table[base + FIRST_OFFSET], 0)
+        begin_conversion(self.conversion, to_magic, table[base + FIRST_OFFSET])
         self._chunk_bytes = size
         self._in_chunk = True
         return SENT

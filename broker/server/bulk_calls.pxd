@@ -1,7 +1,9 @@
-# The system calls of bulk_answer_cy in C: the same functions as in bulk_calls.py, which has their docstrings.
+# The calls of bulk_answer_cy in C: the same functions as in bulk_calls.py, which has their docstrings.
 
-from libc.errno cimport EAGAIN, EINTR, errno
+from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t
+
+from ...protocol.records.kernel_cy cimport DownConversion
 
 cdef extern from "<sys/types.h>" nogil:
     ctypedef long off_t
@@ -82,3 +84,10 @@ cdef inline int64_t thread_cpu_ns() noexcept nogil:
     cdef timespec now
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now)
     return <int64_t>now.tv_sec * 1000000000 + now.tv_nsec
+
+cdef inline int64_t convert_into(DownConversion conversion, const unsigned char *stored, int64_t stored_bytes,
+                                 unsigned char *out, int64_t filled, int64_t capacity) noexcept nogil:
+    return conversion.fill_unchecked(stored, stored_bytes, out, filled, capacity)
+
+cdef inline void begin_conversion(DownConversion conversion, int to_magic, int64_t first_offset) noexcept nogil:
+    conversion.begin_unlocked(to_magic, first_offset, 0)

@@ -1,4 +1,4 @@
-"""The system calls of `bulk_answer_cy` as functions that return a negative error number where they fail.
+"""The calls of `bulk_answer_cy`; system calls return a negative error number where they fail.
 
 The compiled module has the same functions in C, from ``bulk_calls.pxd``; this is the truth of the pure build.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import select
 import time
+
+from ...protocol.records.kernel_cy import DownConversion
 
 FILE_HAS_ENDED = -1_000_000
 """The result of a read or of sendfile(2) behind the end of the file; no error number is as large."""
@@ -56,3 +58,15 @@ def wait_writable(descriptor: int, timeout_ms: int) -> int:
 def thread_cpu_ns() -> int:
     """Return the CPU time of this thread in nanoseconds."""
     return time.thread_time_ns()
+
+
+def convert_into(
+    conversion: DownConversion, stored: memoryview, stored_bytes: int, out: memoryview, filled: int, capacity: int
+) -> int:
+    """Convert the first ``stored_bytes`` into ``out`` from ``filled`` on; return the position after the messages."""
+    return conversion.fill(stored, stored_bytes, out[:capacity], filled)
+
+
+def begin_conversion(conversion: DownConversion, to_magic: int, first_offset: int) -> None:
+    """Begin another conversion, at the first of its bytes."""
+    conversion.begin(to_magic, first_offset, 0)

@@ -51,7 +51,8 @@ cdef class DownConversion:
     cdef bint is_measuring
     cdef int64_t lead
 
-    cdef void begin(self, int to_magic, int64_t first_offset, Py_ssize_t position) noexcept nogil
+    cpdef begin(self, int to_magic, int64_t first_offset, Py_ssize_t position)
+    cdef void begin_unlocked(self, int to_magic, int64_t first_offset, Py_ssize_t position) noexcept nogil
     cdef Py_ssize_t fill_unchecked(self, const unsigned char *stored, Py_ssize_t end, unsigned char *out,
                                    Py_ssize_t out_position, int64_t capacity) noexcept nogil
     @cython.locals(data=cython.p_const_uchar, target=cython.p_uchar, capacity=int64_t)

@@ -117,6 +117,10 @@ class DownConversion:
 
     def begin(self, to_magic: int, first_offset: int, position: int) -> None:
         """Begin another conversion with this object, as its initialization does."""
+        self.begin_unlocked(to_magic, first_offset, position)
+
+    def begin_unlocked(self, to_magic: int, first_offset: int, position: int) -> None:
+        """Begin as `begin` does, for compiled callers without the interpreter's lock."""
         self.to_magic = to_magic
         self.first_offset = first_offset
         self.position = position

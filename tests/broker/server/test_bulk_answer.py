@@ -1,0 +1,225 @@
+"""Answers that a thread sends: the bytes of the stream, wherever the loop stops and begins again, in both builds."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import socket
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gregor.broker.server import bulk_answer_cy
+from gregor.broker.server.bulk_answer_cy import BulkStop
+from gregor.protocol.records.compression import Codec
+from gregor.protocol.records.lazy import LazyConversion, plan_down_conversion
+from gregor.protocol.records.record import Record
+from gregor.protocol.records.stretch import as_stretch
+from gregor.protocol.records.v2 import build_batch
+
+CHUNK_BYTES = 4096
+TIMESTAMP = 1_700_000_000_000
+ALL_OFFSETS = 0
+
+
+@pytest.fixture(autouse=True)
+def build(record_build: str) -> str:
+    """Run each test with both builds."""
+    return record_build
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Provide a broker's non-blocking socket and its client's."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        yield ours, theirs
+
+
+def batches(sizes: list[int], codec: Codec = Codec.NONE, values: int = 3, first: int = 0) -> bytes:
+    """Return one v2 batch of ``values`` records for each size of their values."""
+    stored = bytearray()
+    offset = first
+    for size in sizes:
+        records = [
+            Record(offset + n, TIMESTAMP + n, b"k", random.Random(size + n).randbytes(size)) for n in range(values)
+        ]
+        stored += build_batch(records, codec=codec)
+        offset += values
+    return bytes(stored)
+
+
+def read_all(theirs: socket.socket, most_bytes: int = 1 << 20) -> bytes:
+    """Return what has arrived."""
+    try:
+        return theirs.recv(most_bytes)
+    except BlockingIOError:
+        return b""
+
+
+def plan(stored: bytes, to_magic: int, first_offset: int = ALL_OFFSETS) -> LazyConversion:
+    """Return the plan of a down-conversion in chunks of ``CHUNK_BYTES``."""
+    return plan_down_conversion(memoryview(stored), to_magic, first_offset, chunk_bytes=CHUNK_BYTES)
+
+
+def expected(stored: bytes, to_magic: int, first_offset: int = ALL_OFFSETS) -> bytes:
+    """Return the bytes of the conversion without a thread."""
+    return b"".join(map(bytes, plan(stored, to_magic, first_offset).pieces(bytearray(2 * CHUNK_BYTES))))
+
+
+def rest_of(stored: bytes, planned: LazyConversion, stored_at: int, size_bytes: int) -> bytes:
+    """Return the rest of a conversion as a connection's own task sends it."""
+    conversion = LazyConversion(
+        as_stretch(memoryview(stored)),
+        planned.to_magic,
+        ALL_OFFSETS,
+        size=size_bytes,
+        first_end=planned.first_end,
+        is_compressed=False,
+        chunk_bytes=CHUNK_BYTES,
+        limit_bytes=1 << 20,
+        begin=stored_at,
+    )
+    return b"".join(map(bytes, conversion.pieces(bytearray(2 * CHUNK_BYTES))))
+
+
+@pytest.mark.parametrize("to_magic", [0, 1])
+@pytest.mark.parametrize("first_offset", [0, 4])
+@pytest.mark.parametrize("sizes", [[10], [300] * 40, [1200, 5, 700, 1300, 0] * 9, [1] * 500])
+def test_all_rows_arrive_in_order_however_slowly_the_client_reads(
+    pair: tuple[socket.socket, socket.socket], tmp_path: Path, to_magic: int, first_offset: int, sizes: list[int]
+) -> None:
+    ours, theirs = pair
+    stored = batches(sizes)
+    path = tmp_path / "segment"
+    path.write_bytes(b"before" + stored + b"behind")
+    planned = plan(stored, to_magic, first_offset)
+    memory = bulk_answer_cy.BulkMemory(CHUNK_BYTES)
+    other = bulk_answer_cy.BulkMemory(CHUNK_BYTES)
+    with path.open("rb") as file:
+        answer = bulk_answer_cy.BulkAnswer(ours.fileno(), array("q", [1]))
+        answer.add_bytes(b"head")
+        for _ in range(2):
+            answer.add_conversion(
+                file.fileno(), 6, len(stored), planned.size, planned.first_end, to_magic, first_offset
+            )
+            answer.add_bytes(b"between")
+        answer.add_file(file.fileno(), 2, len(stored))
+        answer.add_file(file.fileno(), 0, 6)
+        received = bytearray()
+        sent_by_task = 0
+        converted = expected(stored, to_magic, first_offset)
+        while (stop := answer.run(memory, 0)) != BulkStop.SENT:
+            # Another answer uses the memory in between.
+            memory.stored[:] = b"x" * CHUNK_BYTES
+            memory.out[:] = b"y" * len(memory.out)
+            memory, other = other, memory
+            if stop in (BulkStop.NEEDS_CODEC, BulkStop.FAILED):
+                # The task of the connection sends the rest of the row.
+                while len(received) < answer.sent_bytes + sent_by_task:
+                    received += read_all(theirs)
+                received += converted[answer.row_done :]
+                sent_by_task += planned.size - answer.row_done
+                answer.skip_row()
+                continue
+            assert stop in (BulkStop.FULL, BulkStop.TURN)
+            received += read_all(theirs, 1000)
+        while chunk := read_all(theirs):
+            received += chunk
+    file_part = (b"before" + stored)[2 : 2 + len(stored)]
+    assert bytes(received) == b"head" + converted + b"between" + converted + b"between" + file_part + b"before"
+
+
+def test_compressed_batches_are_left_to_the_caller_at_the_border_of_a_batch(
+    pair: tuple[socket.socket, socket.socket], tmp_path: Path
+) -> None:
+    ours, theirs = pair
+    plain = batches([400] * 6)
+    stored = plain + batches([500] * 3, Codec.LZ4, first=18)
+    path = tmp_path / "segment"
+    path.write_bytes(stored)
+    planned = plan(stored, 1)
+    answer = bulk_answer_cy.BulkAnswer(ours.fileno(), array("q", [0]))
+    received = b""
+    with path.open("rb") as file:
+        answer.add_conversion(file.fileno(), 0, len(stored), planned.size, planned.first_end, 1, 0)
+        memory = bulk_answer_cy.BulkMemory(CHUNK_BYTES)
+        while (stop := answer.run(memory, 0)) == BulkStop.FULL:
+            received += read_all(theirs)
+    received += read_all(theirs)
+    assert stop == BulkStop.NEEDS_CODEC
+    assert 0 < answer.stored_at <= len(plain)
+    assert len(received) == answer.row_done
+    whole = received + rest_of(stored, planned, answer.stored_at, planned.size - answer.row_done)
+    assert whole == expected(stored, 1)
+
+
+def test_damaged_records_end_in_padding(pair: tuple[socket.socket, socket.socket], tmp_path: Path) -> None:
+    ours, theirs = pair
+    stored = bytearray(batches([300] * 3))
+    second = len(stored) // 3
+    stored[second + 61 : second + 66] = b"\xff" * 5
+    path = tmp_path / "segment"
+    path.write_bytes(stored)
+    planned = plan(bytes(stored), 1)
+    answer = bulk_answer_cy.BulkAnswer(ours.fileno(), array("q", [0]))
+    with path.open("rb") as file:
+        answer.add_conversion(file.fileno(), 0, len(stored), planned.size, planned.first_end, 1, 0)
+        assert answer.run(bulk_answer_cy.BulkMemory(CHUNK_BYTES), 0) == BulkStop.FAILED
+    received = read_all(theirs)
+    assert received == expected(bytes(stored), 1)[: answer.row_done]
+    assert 0 < answer.row_done < planned.size
+
+
+def test_a_counted_conversion_has_the_costs_of_one_without_a_thread(
+    pair: tuple[socket.socket, socket.socket], tmp_path: Path
+) -> None:
+    ours, _ = pair
+    stored = batches([40] * 8)
+    path = tmp_path / "segment"
+    path.write_bytes(stored)
+    planned = plan(stored, 1)
+    answer = bulk_answer_cy.BulkAnswer(ours.fileno(), array("q", [0]))
+    with path.open("rb") as file:
+        answer.add_conversion(file.fileno(), 0, len(stored), planned.size, planned.first_end, 1, 0)
+        answer.run(bulk_answer_cy.BulkMemory(CHUNK_BYTES), 0)
+    for _ in planned.pieces(bytearray(2 * CHUNK_BYTES)):
+        pass
+    records, temporary_bytes, _ = answer.counted(0)
+    assert (records, temporary_bytes) == (planned.converted_count, planned.temporary_bytes)
+
+
+def test_a_shorter_file_and_a_closed_socket_are_reported(
+    pair: tuple[socket.socket, socket.socket], tmp_path: Path
+) -> None:
+    ours, theirs = pair
+    path = tmp_path / "segment"
+    path.write_bytes(b"x" * 20_000)
+    memory = bulk_answer_cy.BulkMemory(CHUNK_BYTES)
+    with path.open("rb") as file:
+        for size in (20_001, 8_000):
+            answer = bulk_answer_cy.BulkAnswer(ours.fileno(), array("q", [0]))
+            answer.add_file(file.fileno(), 20_000 - size + 1, size)
+            while (stop := answer.run(memory, 0)) == BulkStop.FULL:
+                read_all(theirs)
+            assert stop == BulkStop.FILE_HAS_ENDED
+        theirs.close()
+        answer = bulk_answer_cy.BulkAnswer(ours.fileno(), array("q", [0]))
+        answer.add_bytes(b"x")
+        assert answer.run(memory, 0) == BulkStop.BROKEN
+        assert answer.error in (errno.EPIPE, errno.ECONNRESET)
+
+
+def test_a_cancelled_answer_stops(pair: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = pair
+    answer = bulk_answer_cy.BulkAnswer(ours.fileno(), array("q", [0]))
+    answer.add_bytes(os.urandom(64))
+    answer.cancel()
+    assert answer.run(bulk_answer_cy.BulkMemory(CHUNK_BYTES), 1000) == BulkStop.CANCELLED
+    assert read_all(theirs) == b""

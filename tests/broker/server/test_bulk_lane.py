@@ -1,0 +1,193 @@
+"""Large answers in the threads of `bulk_lane`: order, turns, slow clients, disconnects and cancellation."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import pytest
+import trio
+
+from gregor.broker.server.bulk_answer_cy import COMPILED
+from gregor.broker.server.bulk_lane import BulkLane
+from gregor.broker.server.bulk_sending import bulk_answer, send_in_bulk
+from gregor.broker.server.parts import Answer, FileSlice, total_size
+from gregor.broker.server.transport import SocketTransport
+from gregor.storage.log.partition_log import LogSlice
+
+pytestmark = pytest.mark.skipif(not COMPILED, reason="uncompiled brokers send large answers in the event loop's thread")
+
+FILE_BYTES = 3_000_000
+
+
+@dataclass
+class Settings:
+    """Settings of a lane."""
+
+    num_network_threads: int = 2
+    gregor_message_downconversion_chunk_bytes: int = 16384
+
+
+class Slice:
+    """A range of a file, as `FileSlice` uses it."""
+
+    def __init__(self, path: Path, position: int, size_bytes: int) -> None:
+        self.descriptor = os.open(path, os.O_RDONLY)
+        self.position = position
+        self.size_bytes = size_bytes
+        self.is_released = False
+
+    def release(self) -> None:
+        """Close the file."""
+        assert not self.is_released
+        os.close(self.descriptor)
+        self.is_released = True
+
+
+class Segment:
+    """A file with answers of its bytes."""
+
+    def __init__(self, path: Path) -> None:
+        self.data = os.urandom(FILE_BYTES)
+        path.write_bytes(self.data)
+        self._path = path
+        self.slices: list[Slice] = []
+
+    def answer(self) -> Answer:
+        """Return an answer of bytes and a range of the file."""
+        self.slices.append(Slice(self._path, 5, FILE_BYTES - 5))
+        return [b"head", FileSlice(cast(LogSlice, self.slices[-1])), b"tail"]
+
+    @property
+    def bytes(self) -> bytes:
+        """The answer's bytes, with their length."""
+        body = b"head" + self.data[5:] + b"tail"
+        return len(body).to_bytes(4, "big") + body
+
+
+async def send(answer: Answer, ours: socket.socket, lane: BulkLane) -> None:
+    """Send an answer as a connection does."""
+    transport = SocketTransport(ours)
+    bulk = bulk_answer(answer, total_size(answer), transport, lane)
+    assert bulk is not None
+    await send_in_bulk(bulk, answer, transport, lane)
+
+
+async def received(theirs: socket.socket, size_bytes: int, pause_s: float) -> bytes:
+    """Read ``size_bytes`` with pauses."""
+    theirs.setblocking(False)
+    data = bytearray()
+    while len(data) < size_bytes:
+        await trio.lowlevel.wait_readable(theirs)
+        piece = theirs.recv(100_000)
+        if not piece:
+            break
+        data += piece
+        if pause_s:
+            await trio.sleep(pause_s)
+    return bytes(data)
+
+
+async def test_each_client_gets_its_answer_however_many_there_are(tmp_path: Path) -> None:
+    segment = Segment(tmp_path / "segment")
+    lane = BulkLane(Settings())
+    pairs = [socket.socketpair() for _ in range(9)]
+    got: dict[int, bytes] = {}
+
+    async def read(number: int, theirs: socket.socket) -> None:
+        got[number] = await received(theirs, len(segment.bytes), 0.001 * (number % 3))
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            for number, (ours, theirs) in enumerate(pairs):
+                nursery.start_soon(read, number, theirs)
+                nursery.start_soon(send, segment.answer(), ours, lane)
+    assert all(got[number] == segment.bytes for number in range(len(pairs)))
+    assert all(held.is_released for held in segment.slices)
+    lane.close()
+    for pair in pairs:
+        for end in pair:
+            end.close()
+
+
+async def test_a_cancelled_answer_lets_go_of_the_file_and_of_the_thread(tmp_path: Path) -> None:
+    segment = Segment(tmp_path / "segment")
+    lane = BulkLane(Settings(num_network_threads=1))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        with trio.move_on_after(0.05) as scope:
+            await send(segment.answer(), ours, lane)
+        assert scope.cancelled_caught
+    assert segment.slices[0].is_released
+    other, client = socket.socketpair()
+    with other, client, trio.fail_after(60):
+        segment = Segment(tmp_path / "another")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send, segment.answer(), other, lane)
+            assert await received(client, len(segment.bytes), 0) == segment.bytes
+    lane.close()
+
+
+async def test_a_client_that_disconnects_ends_its_answer(tmp_path: Path) -> None:
+    segment = Segment(tmp_path / "segment")
+    lane = BulkLane(Settings())
+    ours, theirs = socket.socketpair()
+    with ours, trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+
+            async def expect_an_error() -> None:
+                with pytest.raises(OSError):
+                    await send(segment.answer(), ours, lane)
+
+            nursery.start_soon(expect_an_error)
+            assert await received(theirs, 1000, 0)
+            theirs.close()
+    lane.close()
+
+
+async def test_a_segment_that_is_shorter_ends_the_connection(tmp_path: Path) -> None:
+    segment = Segment(tmp_path / "segment")
+    os.truncate(tmp_path / "segment", 1_000_000)
+    lane = BulkLane(Settings())
+    ours, theirs = socket.socketpair()
+    with ours, theirs, trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+
+            async def expect_an_error() -> None:
+                with pytest.raises(EOFError):
+                    await send(segment.answer(), ours, lane)
+
+            nursery.start_soon(expect_an_error)
+            nursery.start_soon(received, theirs, 1_000_003, 0)
+    lane.close()
+
+
+async def test_closing_ends_the_threads(tmp_path: Path) -> None:
+    segment = Segment(tmp_path / "segment")
+    lane = BulkLane(Settings())
+    ours, theirs = socket.socketpair()
+    with ours, theirs, trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send, segment.answer(), ours, lane)
+            await received(theirs, len(segment.bytes), 0)
+        ours_of_lane = [thread for thread in threading.enumerate() if thread.name.startswith("gregor-network")]
+        assert ours_of_lane
+        lane.close()
+        for thread in ours_of_lane:
+            await trio.to_thread.run_sync(thread.join)
+
+
+def test_small_answers_and_copied_records_are_not_for_the_threads() -> None:
+    lane = BulkLane(Settings())
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        transport = SocketTransport(ours)
+        transport.gather(b"before")
+        large = [bytes(300_000)]
+        assert bulk_answer(large, total_size(large), transport, lane) is None
+        assert transport.flush_now()
+        assert theirs.recv(100) == b"before"
