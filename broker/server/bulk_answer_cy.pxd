@@ -47,6 +47,9 @@ cdef class BulkAnswer:
                    sent=int64_t, left=int64_t, size=int64_t, position=int64_t, stop=int)
     cdef int _run(self, long long *table, const unsigned char *heads, unsigned char *stored, int64_t chunk_bytes,
                   unsigned char *out, int64_t capacity, long long *waiting, int patience_ms) noexcept nogil
+    @cython.locals(error=int64_t, size=int64_t)
+    cdef int _gather(self, long long *table, int64_t base, int64_t left, const unsigned char *heads,
+                     unsigned char *out, int64_t capacity) noexcept nogil
     @cython.locals(waited_ms=int)
     cdef bint _wait(self, long long *waiting, int patience_ms) noexcept nogil
     cdef int _file_failed(self, int64_t error) noexcept nogil

@@ -19,6 +19,7 @@ except ImportError:
     from ...protocol.records import cython_stand_in as cython
 
 from ...protocol.records.kernel_cy import DownConversion, Stop
+from ...protocol.records.record import Buffer
 
 if not cython.compiled:
     from ...protocol.records.kernel_cy import survey as survey_unchecked
@@ -110,7 +111,7 @@ class BulkAnswer:
     stored bytes that were converted for them. `sent_bytes` counts the bytes that the socket has accepted.
     """
 
-    def __init__(self, descriptor: int, waiting: memoryview) -> None:
+    def __init__(self, descriptor: int, waiting: array[int]) -> None:
         """Begin an answer for the non-blocking socket `descriptor`.
 
         The first number in ``waiting`` (of 8 bytes) tells how many other answers wait for a thread.
@@ -136,7 +137,7 @@ class BulkAnswer:
         self._at = 0
         self._filled = 0
 
-    def add_bytes(self, data: bytes | bytearray | memoryview) -> None:
+    def add_bytes(self, data: Buffer) -> None:
         """Add a copy of ``data``."""
         self._add(BYTES, len(data), 0, len(self._heads))
         self._heads += data
@@ -200,11 +201,11 @@ class BulkAnswer:
 
     def _run_in(
         self,
-        rows: memoryview,
-        heads: memoryview,
-        stored: memoryview,
-        out: memoryview,
-        waiting: memoryview,
+        rows: array[int],
+        heads: Buffer,
+        stored: bytearray,
+        out: bytearray,
+        waiting: array[int],
         patience_ms: int,
     ) -> int:
         """Run without the interpreter's lock."""
@@ -216,7 +217,8 @@ class BulkAnswer:
             target = cython.address(out[0])
             others = cython.address(waiting[0])
         else:
-            table, head, source, target, others = map(memoryview, (rows, heads, stored, out, waiting))
+            table, others = memoryview(rows), memoryview(waiting)
+            head, source, target = memoryview(heads), memoryview(stored), memoryview(out)
         with cython.nogil:
             return self._run(table, head, source, chunk_bytes, target, capacity, others, patience_ms)
 
@@ -274,24 +276,16 @@ class BulkAnswer:
                     return stop
                 has_room = capacity - self._filled >= chunk_bytes
                 must_send = stop != SENT or is_full or not has_room or (not self._has_begun and self._filled > 0)
-            elif kind == BYTES:
-                size = min(left, capacity - self._filled)
-                copy_bytes(out, self._filled, heads, table[base + POSITION] + self.row_done, size)
-                self._filled += size
-                self.row_done += size
+            elif kind == BYTES or (left <= SMALL_FILE_BYTES and self.row_done == 0 and left <= capacity - self._filled):
+                stop = self._gather(table, base, left, heads, out, capacity)
+                if stop != SENT:
+                    return stop
                 must_send = self._filled == capacity
-            elif left <= SMALL_FILE_BYTES and self.row_done == 0 and left <= capacity - self._filled:
-                size = read_at(table[base + DESCRIPTOR], out, self._filled, left, table[base + POSITION])
-                if size < 0:
-                    return self._file_failed(size)
-                self._filled += left
-                self.row_done += left
             elif self._filled > self._at:
                 must_send = True
             else:
-                size = min(left, FILE_BYTES)
                 position = table[base + POSITION] + self.row_done
-                sent = send_file(self.descriptor, table[base + DESCRIPTOR], position, size)
+                sent = send_file(self.descriptor, table[base + DESCRIPTOR], position, min(left, FILE_BYTES))
                 if sent > 0:
                     self.row_done += sent
                     self.sent_bytes += sent
@@ -301,6 +295,22 @@ class BulkAnswer:
                 elif not self._wait(waiting, patience_ms):
                     return FULL
         return CANCELLED
+
+    def _gather(
+        self, table: memoryview, base: int, left: int, heads: memoryview, out: memoryview, capacity: int
+    ) -> int:
+        """Copy bytes, or all of a small range of a file, behind the output; return SENT or an error."""
+        if table[base + KIND] == FILE:
+            error = read_at(table[base + DESCRIPTOR], out, self._filled, left, table[base + POSITION])
+            if error < 0:
+                return self._file_failed(error)
+            size = left
+        else:
+            size = min(left, capacity - self._filled)
+            copy_bytes(out, self._filled, heads, table[base + POSITION] + self.row_done, size)
+        self._filled += size
+        self.row_done += size
+        return SENT
 
     def _wait(self, waiting: memoryview, patience_ms: int) -> bool:
         """Wait for the client to read; return whether the socket accepts bytes again."""

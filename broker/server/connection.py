@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 import trio
 
@@ -25,9 +25,10 @@ from .admission import Admission, ListenerGuard
 from .bulk_lane import BulkLane
 from .bulk_sending import LEAST_BULK_BYTES, bulk_answer, send_in_bulk
 from .client_connection import ClientConnection, ClientGoneError, not_connected
+from .connection_views import Responder, Transport
 from .need import ASLEEP, INPUT, TURN, Need
 from .outcome import Outcome, result_of
-from .parts import BUFFERS, Answer, BrokenPromiseError, Buffer, FileSlice, Sink, total_size
+from .parts import BUFFERS, Answer, BrokenPromiseError, FileSlice, Sink, total_size
 from .pending import Pending, completed
 from .readiness import HANGUP, Readiness
 from .receive_buffer_cy import LENGTH, InvalidFrameError, ReceiveBuffer
@@ -49,40 +50,6 @@ LOGIN_KEYS = tuple(key.to_bytes(2, "big") for key in (ApiKey.SASL_HANDSHAKE, Api
 """The first bytes of the requests that an expired session may send."""
 REFUSALS = (InvalidFrameError, DecodeError, UnanswerableError)
 DEPARTURES = (OSError, trio.ClosedResourceError, trio.BrokenResourceError, ClientGoneError)
-
-
-class Transport(Protocol):
-    """A transport of bytes; `SocketTransport` is the one for plain sockets."""
-
-    descriptor: int
-    has_ended: bool
-
-    def receive_now(self, space: memoryview) -> int: ...
-    def gather(self, data: Buffer) -> None: ...
-    @property
-    def is_full(self) -> bool: ...
-    def flush_now(self) -> bool: ...
-    async def flush(self) -> None: ...
-    async def send(self, data: Buffer, *, before_wait: Callable[[], None] | None = None) -> None: ...
-    async def send_file(self, descriptor: int, position: int, size_bytes: int) -> None: ...
-    @property
-    def is_plain(self) -> bool: ...
-    def gathered_with(self, data: bytes) -> bytes: ...
-    def forget_gathered(self) -> None: ...
-    def close(self) -> None: ...
-
-
-class Responder(Protocol):
-    """A responder that turns a request frame into an answer (`dispatch.Dispatcher`)."""
-
-    def is_pipelined(self, frame: memoryview, client: ClientConnection) -> bool:
-        """Return whether the request may be handled while earlier ones are pending, and later ones while it is."""
-
-    def answer(self, frame: memoryview, client: ClientConnection) -> Outcome[Answer | None]:
-        """Return the answer, None if the client expects none, a pending answer, or a coroutine for the answer.
-
-        Raises UnanswerableError, DecodeError or ClientGoneError, as may the coroutine and the pending answer.
-        """
 
 
 class Connection:

@@ -22,7 +22,8 @@ from .admission import ListenerGuard
 from .bulk_lane import BulkLane
 from .client_census import ClientCensus
 from .client_connection import ClientConnection
-from .connection import Connection, Responder
+from .connection import Connection
+from .connection_views import Responder
 from .listener_activity import ListenerActivity
 from .readiness import Readiness
 from .receive_buffer_cy import INITIAL_BYTES

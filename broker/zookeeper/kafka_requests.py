@@ -62,7 +62,8 @@ from ..config import BrokerConfig
 from ..config.listeners import Endpoint, security_protocol
 from ..server.client_census import ClientCensus
 from ..server.client_connection import ClientConnection, ClientGoneError
-from ..server.connection import Responder, UnanswerableError
+from ..server.connection import UnanswerableError
+from ..server.connection_views import Responder
 from ..server.outcome import result_of
 
 Response = TypeVar("Response", bound=Message)

@@ -1,0 +1,44 @@
+"""What a connection uses: a transport of bytes, and a responder that answers requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from .client_connection import ClientConnection
+from .outcome import Outcome
+from .parts import Answer, Buffer
+
+
+class Transport(Protocol):
+    """A transport of bytes; `SocketTransport` is the one for plain sockets."""
+
+    descriptor: int
+    has_ended: bool
+
+    def receive_now(self, space: memoryview) -> int: ...
+    def gather(self, data: Buffer) -> None: ...
+    @property
+    def is_full(self) -> bool: ...
+    def flush_now(self) -> bool: ...
+    async def flush(self) -> None: ...
+    async def send(self, data: Buffer, *, before_wait: Callable[[], None] | None = None) -> None: ...
+    async def send_file(self, descriptor: int, position: int, size_bytes: int) -> None: ...
+    @property
+    def is_plain(self) -> bool: ...
+    def gathered_with(self, data: bytes) -> bytes: ...
+    def forget_gathered(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Responder(Protocol):
+    """A responder that turns a request frame into an answer (`dispatch.Dispatcher`)."""
+
+    def is_pipelined(self, frame: memoryview, client: ClientConnection) -> bool:
+        """Return whether the request may be handled while earlier ones are pending, and later ones while it is."""
+
+    def answer(self, frame: memoryview, client: ClientConnection) -> Outcome[Answer | None]:
+        """Return the answer, None if the client expects none, a pending answer, or a coroutine for the answer.
+
+        Raises UnanswerableError, DecodeError or ClientGoneError, as may the coroutine and the pending answer.
+        """
