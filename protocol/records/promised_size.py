@@ -17,7 +17,7 @@ promised as far as the complete batches may grow.
 
 from __future__ import annotations
 
-from . import kernel_cy
+from . import kernel_cy, v0
 from .kernel_cy import Stop
 from .stretch import Stretch, window_with_batch
 
@@ -45,11 +45,12 @@ def promised_size(
     """
     converted = first_size
     loses_little = converted > LEAST_SHARE * position
-    if not loses_little and position - converted < LEAST_LOST_SHARE * counted_bytes:
+    if not loses_little and position - converted < LEAST_LOST_SHARE * (stretch.size_bytes - position):
         # Perhaps the first batch lost only records below the first offset.
         window = window_with_batch(stretch, 0, position)
         whole = kernel_cy.DownConversion(to_magic, ALL_OFFSETS)
-        loses_little = whole.measure_batch(window[:position], min(len(window), position)) > LEAST_SHARE * position
+        whole_size = whole.measure_batch(window[:position], min(len(window), position))
+        loses_little = whole_size > LEAST_SHARE * position and _has_batch_at(stretch, position)
     most = position if loses_little else position + MOST_MEASURED_BYTES
     while converted < position < most:
         window = window_with_batch(stretch, position, MEASURED_BYTES)
@@ -64,3 +65,12 @@ def promised_size(
     if loses_little:
         largest = max(largest, stretch.size_bytes)
     return max(first_size, min(largest, counted_bytes))
+
+
+def _has_batch_at(stretch: Stretch, position: int) -> bool:
+    """Return whether there is a complete batch, by its head."""
+    head = stretch.window(position, v0.OFFSET_AND_SIZE.size)
+    if len(head) < v0.OFFSET_AND_SIZE.size:
+        return False
+    _, size = v0.OFFSET_AND_SIZE.unpack_from(head)
+    return 0 < size <= stretch.size_bytes - position - v0.OFFSET_AND_SIZE.size

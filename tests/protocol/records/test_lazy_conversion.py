@@ -466,3 +466,20 @@ def test_a_wrapper_of_many_small_messages_takes_little_more_than_their_bytes(to_
     tracemalloc.stop()
     assert converted.record_count == count
     assert peak_bytes < 2 * inflated_bytes + 1_000_000
+
+
+@pytest.mark.parametrize("to_magic", [0, 1])
+def test_a_plan_from_the_middle_of_a_small_batch_reads_little(to_magic: int) -> None:
+    """A consumer continues in the middle of a batch nearly always: that must not cost a measurement of the others."""
+    stored = memoryview(b"".join(batch(16, first=16 * at, value_bytes=1_000) for at in range(60)))
+    read_bytes: list[int] = []
+
+    class Watched:
+        size_bytes = len(stored)
+
+        def window(self, position: int, size_bytes: int) -> memoryview:
+            read_bytes.append(min(size_bytes, len(stored) - position))
+            return stored[position : position + size_bytes]
+
+    assert plan_down_conversion(Watched(), to_magic, 9, pads_less=True).size == len(stored)
+    assert sum(read_bytes) < 100_000
