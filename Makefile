@@ -45,7 +45,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --no-build-isolation --editable
 	@touch $@
 
 .venv/.spark: .venv/.run
-	@echo "gregor: installing PySpark, Delta Lake, clients of stores, readers of schemas and a Java into .venv (900 MB)"
+	@echo "gregor: installing PySpark, Delta Lake, Iceberg, clients of stores, readers of schemas and a Java into .venv (900 MB)"
 	@$(INSTALL) '.[spark-test,jre]'
 	@touch $@
 
@@ -67,7 +67,7 @@ types: .venv/.dev ## mypy --strict
 layers: .venv/.dev ## import contracts between the rooms
 	$(BIN)/lint-imports
 
-pipeline: .venv/.spark ## install PySpark, Delta Lake and a Java for them into .venv (800 MB)
+pipeline: .venv/.spark ## install PySpark, Delta Lake, Iceberg and a Java for them into .venv (800 MB)
 	$(BIN)/python -c 'from gregor.pipeline.session import prepare_environment; prepare_environment()'
 
 # The tests of the pipeline come first: `make test` skips most of them where Spark is not installed. pytest exits with 5 if ARGS

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from .errors import PipelineError
 from .session import connector_jars
+from .spark_settings import chosen_settings
 from .spark_tasks import context_of
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+CATALOG = "spark.sql.catalogImplementation"
 _EXCLUDED = (
     "org.slf4j:*",
     "org.apache.hadoop:*",
@@ -34,10 +36,17 @@ _EXCLUDED = (
 """The jars that Spark contains already."""
 
 
-def delta_settings() -> dict[str, str]:
-    """Return the settings that a session needs at its start. Raises PipelineError without the extra `delta`."""
+def delta_settings(*, in_catalog: bool = False) -> dict[str, str]:
+    """Return the settings that a session needs at its start.
+
+    With `in_catalog` Spark's own catalog is Hive's, by default in `./metastore_db`, unless the user has chosen
+    another one: the default of PySpark forgets its tables at the session's end. Raises PipelineError without the extra
+    `delta`.
+    """
     if importlib.util.find_spec("delta") is None:
-        raise PipelineError("an archive in Delta Lake needs `pip install 'gregor-broker[delta]'`")
+        raise PipelineError(
+            "an archive in Delta Lake needs `pip install 'gregor-broker[delta]'`; --format parquet needs nothing"
+        )
     import pyspark
 
     settings = {
@@ -47,19 +56,27 @@ def delta_settings() -> dict[str, str]:
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         # The number of tasks that read a table's log; the default of 50 is for logs of millions of files.
         "spark.databricks.delta.snapshotPartitions": "4",
+        # VACUUM lists the table's folders with as many tasks as there are folders, up to this number; it is 10,000
+        # by default, and most of the time is spent on starting tasks.
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
     }
+    if in_catalog and CATALOG not in chosen_settings():
+        settings[CATALOG] = "hive"
     if not any("/delta-spark_" in jar for jar in connector_jars(pyspark.__version__)):
         settings["spark.jars.packages"] = PACKAGE
         settings["spark.jars.excludes"] = ",".join(_EXCLUDED)
     return settings
 
 
-def delta_session(desk: Desk) -> SparkSession:
-    """Return the desk's session, started with Delta Lake or containing it already. Raises PipelineError."""
+def delta_session(desk: Desk, *, in_catalog: bool = False) -> SparkSession:
+    """Return the desk's session, started with Delta Lake or containing it already. Raises PipelineError.
+
+    For `in_catalog` see `delta_settings`.
+    """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkRuntimeError
 
-    settings = delta_settings()
+    settings = delta_settings(in_catalog=in_catalog)
     try:
         session = desk.session(settings)
         # An existing session has the jars or not.

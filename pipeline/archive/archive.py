@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 from ..filesystems.locations import Location
@@ -15,6 +15,7 @@ from .writer_lock import ArchiveLock
 
 if TYPE_CHECKING:
     from ..jobs.desk import Desk
+    from .value_formats import ValueFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +36,35 @@ class Archive:
         return cls._of(description, root, desk)
 
     @classmethod
-    def establish(cls, root: Location, description: ArchiveDescription, desk: Desk, lock: ArchiveLock) -> Self:
+    def establish(
+        cls, root: Location, description: ArchiveDescription, values: ValueFormat, desk: Desk, lock: ArchiveLock
+    ) -> Self:
         """Open the archive of this description for writing; create it if necessary. A pending batch becomes valid.
 
-        If the holder of the lock before may still write, an empty batch makes its next commit fail.
+        If the holder of the lock before may still write, an empty batch makes its next commit fail. A table's schema
+        evolves to that of `values`.
 
         Raises PipelineError, also where the archive was created with another description; OSError.
         """
-        known = description.establish(root)
+        known = description.known_or_new(root)
+        # Its description is written after its tables are open: if they cannot be, another format may be chosen.
+        archive = cls._of(known, root, desk, lock)
+        if known is description:
+            description.create(root)
         while True:
-            archive = cls._of(known, root, desk, lock)
             archive._finish_pending()
             if not lock.follows_a_crash:
-                return archive
+                break
             with contextlib.suppress(FileExistsError):
                 archive.commit(empty_batch(archive.manifest.next_number))
-                return archive
+                break
+            archive = cls._of(known, root, desk, lock)
+        if known.value_type == description.value_type:
+            return archive
+        archive.table.evolve(values.arrow_type(), values.column())
+        evolved = replace(known, value_type=description.value_type)
+        evolved.replace_in(root)
+        return replace(archive, description=evolved)
 
     @classmethod
     def _of(cls, description: ArchiveDescription, root: Location, desk: Desk, lock: ArchiveLock | None = None) -> Self:
@@ -58,6 +72,10 @@ class Archive:
         manifest = Manifest(root, has_files=has_files, epoch=lock.epoch if lock else 0)
         if has_files:
             return cls(description, manifest, ParquetFiles(manifest), lock)
+        if description.table_format is TableFormat.ICEBERG:
+            from .iceberg_tables import IcebergTables
+
+            return cls(description, manifest, IcebergTables(description, manifest), lock)
         from .delta_tables import DeltaTables
 
         return cls(description, manifest, DeltaTables(description, manifest, desk), lock)
@@ -73,12 +91,13 @@ class Archive:
         self._confirm_lock()
         self._finish_pending()
 
-    def compact(self, desk: Desk) -> tuple[int, int]:
+    def compact(self, desk: Desk, kept_hours: float) -> tuple[int, int]:
         """Merge small files; return the numbers of files before and after. Raises PipelineError, OSError.
 
-        A process that reads the archive by an older state of its manifest meanwhile may miss files.
+        Versions of a table older than `kept_hours` are forgotten. A process that reads the archive by an older state
+        of its manifest meanwhile may miss files.
         """
-        replaced, made, batch = self.table.compact(desk, self.manifest)
+        replaced, made, batch = self.table.compact(desk, self.manifest, kept_hours)
         if batch is not None:
             self.commit(batch)
         return replaced, made

@@ -37,11 +37,12 @@ class AvroColumn:
 
 @dataclass(frozen=True, slots=True)
 class AvroField:
-    """A field of a record; `default` is as in the schema, in JSON, or NO_DEFAULT."""
+    """A field of a record; `default` is as in the schema, in JSON, or NO_DEFAULT; `aliases` are its other names."""
 
     name: str
     column: AvroColumn
     default: Any
+    aliases: tuple[str, ...] = ()
 
 
 _PRIMITIVES: dict[str, pa.DataType] = {
@@ -117,7 +118,12 @@ class _Translation:
 
     def _record(self, schema: dict[str, Any]) -> AvroColumn:
         fields = tuple(
-            AvroField(field["name"], self.column_of(field["type"]), field.get("default", NO_DEFAULT))
+            AvroField(
+                field["name"],
+                self.column_of(field["type"]),
+                field.get("default", NO_DEFAULT),
+                tuple(field.get("aliases", ())),
+            )
             for field in schema["fields"]
         )
         return AvroColumn("record", pa.struct([(each.name, each.column.arrow_type) for each in fields]), fields=fields)

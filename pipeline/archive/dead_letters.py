@@ -22,13 +22,13 @@ from ..filesystems.locations import Location, name_below
 from ..spark_tasks import run_tasks
 from ..statistics.checksums import MODULUS, sum_of_places
 from .archive import Archive
-from .description import ArchiveDescription, TableFormat
+from .description import ArchiveDescription
 from .manifest import DATA, DEAD_LETTERS
 from .manifest_entry import ArchivedBatch
 from .part_files import PartFiles
-from .reading import ArchivedPartition, topic_of
+from .reading import ArchivedPartition
 from .value_formats import ValueFormat
-from .writing import DEAD_LETTER, dead_letters_of, row_schema, with_values
+from .writing import dead_letter_schema, dead_letters_of, row_schema, with_values
 
 if TYPE_CHECKING:
     from ..jobs.desk import Desk
@@ -61,20 +61,10 @@ class RetryReceipt:
     checksum: int
 
 
-def dead_letter_files(archive: Archive) -> list[Location]:
-    """Return the files of dead letters. Raises PipelineError for an archive in Delta Lake."""
-    if archive.description.table_format is not TableFormat.PARQUET:
-        raise PipelineError(
-            f"{archive.root}: dead letters in Delta Lake are a table, {archive.root / DEAD_LETTERS}: read it with Spark"
-        )
-    return archive.manifest.files(DEAD_LETTERS)
-
-
 def count_by_reason(archive: Archive, topics: Sequence[str] = ()) -> list[tuple[str, int, str, int]]:
     """Return topic, partition, reason and the number of dead letters. Raises PipelineError, OSError."""
     counts: Counter[tuple[str, int, str]] = Counter()
-    for path in dead_letter_files(archive):
-        topic = topic_of(name_below(path, archive.root))
+    for path, topic in archive.table.files(DEAD_LETTERS):
         if topics and topic not in topics:
             continue
         columns = parquet.ParquetFile(parquet_source(path)).read(["partition", "reason"])
@@ -113,12 +103,13 @@ def retry(archive: Archive, values: ValueFormat, desk: Desk, topics: Sequence[st
 
     The caller holds the archive's lock.
     """
+    if archive.description.table_format.is_table:
+        raise PipelineError(f"{archive.root}: only dead letters of an archive with --format parquet are decoded again")
     manifest = archive.manifest
     by_topic: dict[str, list[str]] = {}
-    for path in dead_letter_files(archive):
-        name = name_below(path, archive.root)
-        if not topics or topic_of(name) in topics:
-            by_topic.setdefault(topic_of(name), []).append(name)
+    for path, topic in archive.table.files(DEAD_LETTERS):
+        if not topics or topic in topics:
+            by_topic.setdefault(topic, []).append(name_below(path, archive.root))
     work = [
         RetryWork(archive.root, manifest.staging, manifest.next_number, topic, names, archive.description, values)
         for topic, names in sorted(by_topic.items())
@@ -146,15 +137,17 @@ def retry(archive: Archive, values: ValueFormat, desk: Desk, topics: Sequence[st
 def retry_topic(work: RetryWork) -> RetryReceipt:
     """Decode the dead letters of one topic, in a task. Raises PipelineError, OSError."""
     schema = row_schema(work.description, work.values)
-    files = PartFiles(work.staging, DATA, work.topic, work.number, schema, work.description.period)
-    letters = PartFiles(work.staging, DEAD_LETTERS, work.topic, work.number, DEAD_LETTER, None)
+    description = work.description
+    files = PartFiles(work.staging, DATA, work.topic, work.number, schema, description.period, description.fields)
+    letter_schema = dead_letter_schema(description)
+    letters = PartFiles(work.staging, DEAD_LETTERS, work.topic, work.number, letter_schema, None)
     decoder = work.values.decoder()
     rows = left = checksum = 0
     for batch in _batches(work):
         decoded, reasons = decoder.decode(batch["value"])
         is_good = pa.array([index not in reasons for index in range(batch.num_rows)])
         if reasons:
-            letters.add(dead_letters_of(batch, reasons))
+            letters.add(dead_letters_of(batch, reasons, letter_schema))
         good = batch.filter(is_good)
         files.add(with_values(batch, decoded, schema).filter(is_good))
         rows += good.num_rows

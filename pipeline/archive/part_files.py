@@ -1,9 +1,10 @@
-"""The layout of rows in Parquet files: a folder for each date or hour, files of a size that suits readers."""
+"""The layout of rows in Parquet files: a folder for each date or hour, and for each value of chosen fields."""
 
 from __future__ import annotations
 
 import uuid
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -16,9 +17,7 @@ from pyarrow import parquet
 from ..filesystems.files import open_output
 from ..filesystems.locations import Location
 from .description import Period
-
-NO_TIME = "__HIVE_DEFAULT_PARTITION__"
-"""The folder name that Spark and Hive read as null."""
+from .field_folders import NO_VALUE, by_fields
 
 BUFFERED_BYTES = 64 << 20
 """The bytes that a task buffers before it writes the largest folder's rows as a row group."""
@@ -74,29 +73,38 @@ class PartFiles:
     """A writer of one topic's rows under `root/folder`; the names of all files begin with the batch's number.
 
     A task that is run twice writes other files the second time; only those in its receipt are valid. With `period`
-    None all files are in the topic's folder.
+    None and without `fields` (see `field_folders`) all files are in the topic's folder.
     """
 
     def __init__(
-        self, root: Location, folder: str, topic: str, number: int, schema: pa.Schema, period: Period | None
+        self,
+        root: Location,
+        folder: str,
+        topic: str,
+        number: int,
+        schema: pa.Schema,
+        period: Period | None,
+        fields: Sequence[str] = (),
     ) -> None:
         self._root = root
         self._folder = f"{folder}/topic={topic}"
         self._number = number
         self._schema = schema
         self._period = period
-        self._open: OrderedDict[int, _Part] = OrderedDict()
+        self._fields = fields
+        self._open: OrderedDict[str, _Part] = OrderedDict()
         self._buffered = 0
         self.names: list[str] = []
         """The names of all files so far, relative to the root."""
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Add rows of the schema, with `timestamp` and `timestampType` if there is a period. Raises OSError."""
-        for number, part_rows in self._by_period(rows):
-            part = self._part(number)
-            part.waiting.append(part_rows)
-            part.waiting_bytes += part_rows.nbytes
-            self._buffered += part_rows.nbytes
+        for number, period_rows in self._by_period(rows):
+            for field_folder, part_rows in by_fields(period_rows, self._fields):
+                part = self._part(self._period_folder(number) + field_folder)
+                part.waiting.append(part_rows)
+                part.waiting_bytes += part_rows.nbytes
+                self._buffered += part_rows.nbytes
         while self._buffered > BUFFERED_BYTES:
             largest = max(self._open.values(), key=lambda part: part.waiting_bytes)
             self._buffered -= largest.waiting_bytes
@@ -126,15 +134,15 @@ class PartFiles:
         numbers: npt.NDArray[np.int64] = np.where(has_time, periods, UNKNOWN_PERIOD)
         return numbers
 
-    def _part(self, number: int) -> _Part:
-        part = self._open.get(number)
+    def _part(self, folder: str) -> _Part:
+        part = self._open.get(folder)
         if part is not None:
-            self._open.move_to_end(number)
+            self._open.move_to_end(folder)
             return part
         if len(self._open) >= FILES_OPEN:
             self._close_oldest()
-        name = part_name(f"{self._folder}{self._period_folder(number)}", self._number)
-        part = self._open[number] = _Part(name, PartWriter(self._root / name, self._schema))
+        name = part_name(f"{self._folder}{folder}", self._number)
+        part = self._open[folder] = _Part(name, PartWriter(self._root / name, self._schema))
         self.names.append(name)
         return part
 
@@ -143,7 +151,7 @@ class PartFiles:
             return ""
         names = ["date", "hour"] if self._period is Period.HOUR else ["date"]
         if number == UNKNOWN_PERIOD:
-            return "".join(f"/{name}={NO_TIME}" for name in names)
+            return "".join(f"/{name}={NO_VALUE}" for name in names)
         seconds = number * (HOUR_US if self._period is Period.HOUR else DAY_US) // 1_000_000
         moment = datetime.fromtimestamp(seconds, UTC)
         return f"/date={moment:%Y-%m-%d}" + (f"/hour={moment:%H}" if self._period is Period.HOUR else "")

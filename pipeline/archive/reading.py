@@ -14,18 +14,18 @@ from ...protocol.topic_partition import AnyTopicPartition
 from ..columns.schemas import TIMESTAMP
 from ..errors import DamagedLogError, PipelineError
 from ..filesystems.files import parquet_source
-from ..filesystems.locations import Location, name_below
+from ..filesystems.locations import Location, location, name_below
 from .archive import Archive
 from .description import Values
 from .manifest import ManifestError
+from .row_table import TableFile
 
 WINDOW_OFFSETS = 100_000
 """The number of offsets that are sorted at once."""
-_TOPIC_FOLDER = "topic="
 
 
 class FileSpan(NamedTuple):
-    """A file, relative to the archive's root, and the range of its offsets, both inclusive."""
+    """A file, relative to the archive's root unless it is elsewhere, and the range of its offsets, both inclusive."""
 
     name: str
     first_offset: int
@@ -67,10 +67,10 @@ class ArchivedPartition:
             for span in self.files
             if span.first_offset < end and span.last_offset >= first
         ]
-        return pa.concat_tables(tables).sort_by(self.order_by) if tables else pa.table({})
+        return pa.concat_tables(tables, promote_options="permissive").sort_by(self.order_by) if tables else pa.table({})
 
     def _read(self, span: FileSpan, wanted: pc.Expression) -> pa.Table:
-        path = self.root / span.name
+        path = _location_of(self.root, span.name)
         try:
             return parquet.read_table(
                 parquet_source(path), filters=wanted, partitioning=None, page_checksum_verification=True
@@ -80,7 +80,7 @@ class ArchivedPartition:
 
 
 def archived_partitions(
-    archive: Archive, topics: Collection[str] = (), *, files: Collection[Location] | None = None
+    archive: Archive, topics: Collection[str] = (), *, files: Collection[TableFile] | None = None
 ) -> list[ArchivedPartition]:
     """Return the partitions of these topics, or of all; with `files` those that have rows in these files.
 
@@ -96,11 +96,10 @@ def archived_partitions(
     if unknown:
         raise ManifestError(f"{manifest.root} has no topic {min(unknown)}")
     found: dict[AnyTopicPartition, list[FileSpan]] = {}
-    for path in archive.table.files() if files is None else files:
-        name = name_below(path, manifest.root)
-        topic = topic_of(name)
+    for path, topic in archive.table.files() if files is None else files:
+        name = _name_in(path, manifest.root)
         if not topics or topic in topics:
-            for partition, span in _spans_of(path, name, order_by):
+            for partition, span in _spans_of(path, topic, name, order_by):
                 found.setdefault((topic, partition), []).append(span)
     return [
         ArchivedPartition(manifest.root, *place, order_by, tuple(found.get(place, ())), tuple(covered))
@@ -109,24 +108,34 @@ def archived_partitions(
     ]
 
 
-def topic_of(name: str) -> str:
-    """Return the topic in the name of a file of data or of dead letters."""
-    return name.split("/", 2)[1].removeprefix(_TOPIC_FOLDER)
-
-
 def _with_micros(rows: pa.Table) -> pa.Table:
     """Convert the timestamps to the archive's type: Spark may have rewritten its files with nanoseconds."""
     at = rows.schema.get_field_index("timestamp")
     return rows.set_column(at, "timestamp", rows["timestamp"].cast(TIMESTAMP, safe=False))
 
 
-def _spans_of(path: Location, name: str, order_by: str) -> Iterator[tuple[int, FileSpan]]:
+def _name_in(path: Location, root: Location) -> str:
+    """Return the name of a table's file relative to the archive's root, or its full name if it is elsewhere."""
+    try:
+        return name_below(path, root)
+    except ValueError:
+        return str(path)
+
+
+def _location_of(root: Location, name: str) -> Location:
+    """Return the file of a name that `_name_in` has made."""
+    return location(name) if "://" in name else root / name
+
+
+def _spans_of(path: Location, topic: str, name: str, order_by: str) -> Iterator[tuple[int, FileSpan]]:
     """Yield each partition's range of offsets in a file, by the statistics in its footer. Raises PipelineError."""
     try:
         metadata = parquet.read_metadata(parquet_source(path))
     except (OSError, pa.ArrowException) as fault:
-        raise PipelineError(f"{topic_of(name)}: {path}: {fault}") from fault
+        raise PipelineError(f"{topic}: {path}: {fault}") from fault
     columns = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
+    if not {"partition", order_by} <= set(columns):
+        raise PipelineError(f"{topic}: {path} has no column partition or no column {order_by}")
     found: dict[int, tuple[int, int]] = {}
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)

@@ -121,6 +121,12 @@ class ValueFormat:
             return column_of(self._reader_schema).arrow_type
         return pa.string() if self.kind in (Values.STRING, Values.JSON) else pa.binary()
 
+    def column(self) -> AvroColumn | None:
+        """Return the column of an Avro schema, None without one. Raises OptionError for one without a column type."""
+        if self.registered is not None:
+            return avro_column(self.registered.reader) if self.kind is Values.AVRO else None
+        return column_of(self._reader_schema) if self.schemas else None
+
     @property
     def _reader_schema(self) -> Any:
         return list(self.schemas.values())[-1]

@@ -14,7 +14,8 @@ from ..filesystems.locations import Location
 from ..spark_tasks import run_tasks
 from ..statistics.checksums import MODULUS, sum_of_places
 from .archive import Archive
-from .description import ArchiveDescription, Values
+from .description import ArchiveDescription, TableFormat, Values
+from .field_folders import column_name, field_column, field_type
 from .manifest import DATA, DEAD_LETTERS
 from .manifest_entry import ArchivedBatch, OffsetRange
 from .part_files import PartFiles
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ..jobs.desk import Progress
-
-DEAD_LETTER = pa.schema([*(field for field in RECORDS if field.name != "topic"), ("reason", pa.string())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,19 +117,39 @@ class ArchiveWriter:
 
 
 def row_schema(description: ArchiveDescription, values: ValueFormat) -> pa.Schema:
-    """Return the columns of an archive's files; the topic is in their path."""
+    """Return the columns of an archive's files.
+
+    The topic and the fields of their folders are in their path, and for Iceberg also in columns.
+    """
     if description.values is Values.BATCHES:
         return STORED_BATCHES
-    fields = [field for field in RECORDS if field.name != "topic"]
-    return pa.schema([field.with_type(values.arrow_type()) if field.name == "value" else field for field in fields])
+    value_type = values.arrow_type()
+    fields = [field.with_type(value_type) if field.name == "value" else field for field in _record_fields(description)]
+    if description.table_format is TableFormat.ICEBERG:
+        fields += [pa.field(column_name(name), field_type(value_type, name)) for name in description.fields]
+    return pa.schema(fields)
+
+
+def dead_letter_schema(description: ArchiveDescription) -> pa.Schema:
+    """Return the columns of an archive's dead letters; for the topic see `row_schema`."""
+    return pa.schema([*_record_fields(description), ("reason", pa.string())])
 
 
 def archive_range(work: RangeWork) -> RangeReceipt:
     """Write one range, in a task. Raises PipelineError, OSError."""
     covers = work.source.covers
     schema = row_schema(work.description, work.values)
-    files = PartFiles(work.staging, DATA, covers.topic, work.number, schema, work.description.period)
-    letters = PartFiles(work.staging, DEAD_LETTERS, covers.topic, work.number, DEAD_LETTER, None)
+    files = PartFiles(
+        work.staging,
+        DATA,
+        covers.topic,
+        work.number,
+        schema,
+        work.description.period,
+        work.description.fields,
+    )
+    letter_schema = dead_letter_schema(work.description)
+    letters = PartFiles(work.staging, DEAD_LETTERS, covers.topic, work.number, letter_schema, None)
     rows = dead_letters = checksum = 0
     if work.description.values is Values.BATCHES:
         for batch in work.source.batches():
@@ -141,9 +160,9 @@ def archive_range(work: RangeWork) -> RangeReceipt:
         decoder = work.values.decoder()
         for batch in work.source.records():
             decoded, reasons = decoder.decode(batch["value"])
-            table_rows = with_values(batch, decoded, schema)
+            table_rows = with_values(batch, decoded, schema, work.description.fields)
             if reasons:
-                letters.add(dead_letters_of(batch, reasons))
+                letters.add(dead_letters_of(batch, reasons, letter_schema))
                 is_good = pa.array([index not in reasons for index in range(batch.num_rows)])
                 table_rows, batch = table_rows.filter(is_good), batch.filter(is_good)
             files.add(table_rows)
@@ -174,17 +193,25 @@ def known_ids(ids: Mapping[str, UUID | None]) -> dict[str, str]:
     return {name: str(topic_id) for name, topic_id in ids.items() if topic_id is not None and topic_id.int}
 
 
-def with_values(batch: pa.RecordBatch, values: pa.Array, schema: pa.Schema) -> pa.RecordBatch:
-    """Return rows of the schema with other values."""
-    columns = [values if field.name == "value" else batch[field.name] for field in schema]
+def _record_fields(description: ArchiveDescription) -> list[pa.Field]:
+    has_topic = description.table_format is TableFormat.ICEBERG
+    return [field for field in RECORDS if has_topic or field.name != "topic"]
+
+
+def with_values(
+    batch: pa.RecordBatch, values: pa.Array, schema: pa.Schema, fields: Sequence[str] = ()
+) -> pa.RecordBatch:
+    """Return rows of the schema with other values, and with the columns of these fields where the schema has them."""
+    by_name = {"value": values} | {column_name(field): field_column(values, field) for field in fields}
+    columns = [by_name[name] if name in by_name else batch[name] for name in schema.names]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def dead_letters_of(batch: pa.RecordBatch, reasons: Mapping[int, str]) -> pa.RecordBatch:
+def dead_letters_of(batch: pa.RecordBatch, reasons: Mapping[int, str], schema: pa.Schema) -> pa.RecordBatch:
     """Return the rows with these indexes as dead letters."""
     chosen = batch.take(pa.array(list(reasons), pa.int64()))
     columns = [
         pa.array(list(reasons.values()), pa.string()) if field.name == "reason" else chosen[field.name]
-        for field in DEAD_LETTER
+        for field in schema
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=DEAD_LETTER)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,4 +1,4 @@
-"""Archive topics as Parquet files or in Delta Lake, by topic and date or hour, exactly once even after kill -9.
+"""Archive topics as tables of Delta Lake or Parquet files, by topic and date or hour, exactly once even after kill -9.
 
 Each round reads ranges of offsets from the end of the archive's manifest, writes their rows, and then adds one entry
 to the manifest, which makes the rows count. If a run is interrupted, the next run removes its files that do not
@@ -18,7 +18,7 @@ from .sources import add_broker_arguments, broker_options
 FILES_A_COMPACTION = 500
 """The number of new files after which --follow with --compact merges files."""
 
-HELP = "copy topics to Parquet or Delta Lake, exactly once"
+HELP = "copy topics to tables of Delta Lake or Parquet files, exactly once"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
                 if not options.follow:
                     break
                 if options.compact and done.files_since_compaction >= FILES_A_COMPACTION:
-                    compact(desk, writer.archive, done)
+                    compact(options, desk, writer.archive, done)
                 time.sleep(options.interval)
         except KeyboardInterrupt:
             if not options.follow:

@@ -31,8 +31,14 @@ def add_archive_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         type=TableFormat,
         choices=list(TableFormat),
-        help="Parquet files, or Delta Lake with gregor-broker[delta] "
-        "(default: the format of the archive, parquet for a new one)",
+        help="tables of Delta Lake with gregor-broker[delta] or of Iceberg with gregor-broker[iceberg], or plain "
+        "Parquet files (default: the format of the archive; for a new one delta, and parquet with --values batches)",
+    )
+    made.add_argument(
+        "--table",
+        metavar="CATALOG.DB.NAME",
+        help="the name of the rows' table in a catalog of Spark, or for Iceberg of PyIceberg; with _dead_letters it is "
+        "that of the dead letters' table (default: tables below the archive's root)",
     )
     made.add_argument(
         "--values",
@@ -46,12 +52,27 @@ def add_archive_arguments(parser: argparse.ArgumentParser) -> None:
         "--by", type=Period, choices=list(Period), help="a folder for each date (default) or hour of the records"
     )
     made.add_argument(
+        "--by-field",
+        action="append",
+        default=[],
+        metavar="FIELD",
+        help="also a folder for each value of this field of the schema, such as address.country (repeatable)",
+    )
+    made.add_argument(
         "--max-bytes", type=int, default=512 * MIB, help="approximate size of one round (default: 512 MiB)"
     )
     made.add_argument(
         "--compact",
         action="store_true",
-        help="merge small files: at the end, and with --follow after each 500 new files",
+        help="merge small files, and forget old versions of tables: at the end, and with --follow after each 500 new "
+        "files",
+    )
+    made.add_argument(
+        "--keep-versions",
+        type=float,
+        default=168.0,
+        metavar="HOURS",
+        help="with --compact: how long readers of a table find its earlier versions (default: 168, a week)",
     )
 
 
@@ -84,16 +105,26 @@ def open_writer(options: argparse.Namespace, cluster_id: str | None, desk: Desk,
     Raises PipelineError.
     """
     from ..archive.archive import Archive
+    from ..archive.field_folders import check_fields
     from ..archive.writing import ArchiveWriter
 
     root = options.archive.absolute()
     known = ArchiveDescription.read(root)
     kind = options.values or (known.values if known else Values.RAW)
     period = options.by or (known.period if known else Period.DATE)
-    table_format = options.format or (known.table_format if known else TableFormat.PARQUET)
+    new_format = TableFormat.PARQUET if kind is Values.BATCHES else TableFormat.DELTA
+    table_format = options.format or (known.table_format if known else new_format)
+    table = options.table or (known.table if known else None)
+    if table and not table_format.is_table:
+        raise OptionError(f"--table {table} needs a format of tables: --format delta")
+    if table_format is TableFormat.ICEBERG and kind is Values.BATCHES:
+        raise OptionError("stored batches are archived in Parquet files or Delta Lake, not in Iceberg")
     values = value_format(options, kind)
-    description = ArchiveDescription(cluster_id, kind, period, str(values.arrow_type()), table_format)
-    archive = Archive.establish(root, description, desk, lock)
+    value_type = values.arrow_type()
+    fields = tuple(options.by_field) or (known.fields if known else ())
+    check_fields(fields, value_type)
+    description = ArchiveDescription(cluster_id, kind, period, str(value_type), table_format, table, fields)
+    archive = Archive.establish(root, description, values, desk, lock)
     removed = archive.sweep()
     if removed:
         desk.say(f"removed {len(removed)} files that a run which ended early has left")
@@ -147,9 +178,9 @@ class Tally:
             self.files_since_compaction += len(receipt.files) + len(receipt.dead_letter_files)
 
 
-def compact(desk: Desk, archive: Archive, done: Tally) -> str:
+def compact(options: argparse.Namespace, desk: Desk, archive: Archive, done: Tally) -> str:
     """Merge small files and remove their sources; return a line for the user. Raises PipelineError, OSError."""
-    merged, files = archive.compact(desk)
+    merged, files = archive.compact(desk, options.keep_versions)
     archive.sweep()
     done.files_since_compaction = 0
     return f"{merged} files became {files}" if merged else "no small files to compact"
@@ -159,7 +190,7 @@ def finish(options: argparse.Namespace, desk: Desk, archive: Archive, done: Tall
     """Compact if requested, remove files of failed tasks, and return the summary."""
     notes = []
     if options.compact:
-        notes.append(compact(desk, archive, done))
+        notes.append(compact(options, desk, archive, done))
     else:
         archive.sweep()
     if not done.by_place:

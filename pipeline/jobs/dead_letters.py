@@ -48,7 +48,7 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
                 f"{options.archive}: the archive has values of type {known.value_type}, and these schemas make "
                 f"{values.arrow_type()}: name the version of the archive by --subject NAME:VERSION"
             )
-        archive = Archive.establish(options.archive.absolute(), known, desk, lock)
+        archive = Archive.establish(options.archive.absolute(), known, values, desk, lock)
         done = retry(archive, values, desk, topics)
     notes = () if done else ("no dead letters",)
     return Summary(("TOPIC", "DECODED", "LEFT"), [(each.topic, each.rows, each.left) for each in done], notes)

@@ -55,8 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, desk: Desk) -> Summary:
     """Replay the rows that are not replayed yet."""
     from ..archive.archive import Archive
-    from ..archive.dead_letters import dead_letter_files
     from ..archive.description import Values
+    from ..archive.manifest import DEAD_LETTERS
     from ..archive.reading import archived_partitions
     from ..archive.replaying import ReplayOptions
     from ..options import names_of
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
         raise PipelineError("an archive of batches has no records to replay: use `gregor pipeline restore`")
     if description.value_type not in ("binary", "string") and not options.dead_letters:
         raise PipelineError(f"values were decoded to {description.value_type}: their bytes are not in the archive")
-    chosen_files = dead_letter_files(archive) if options.dead_letters else None
+    chosen_files = archive.table.files(DEAD_LETTERS) if options.dead_letters else None
     partitions = archived_partitions(archive, names_of(options.topics or ""), files=chosen_files)
     make_target_topics(options, archive.manifest, partitions)
     _check_targets_differ(options, archive.manifest, {each.topic for each in partitions})

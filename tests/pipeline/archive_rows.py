@@ -61,8 +61,14 @@ def rows_of(root: Location) -> list[dict[str, Any]]:
 
 
 def arguments(broker: BrokerProcess, topic: str, root: Location, *more: str) -> list[str]:
-    """Return arguments of the job `archive`."""
-    return ["--bootstrap-server", broker.bootstrap, "--topics", topic, "--archive", str(root), *more]
+    """Return arguments of the job `archive`, for an archive without tables unless `more` says otherwise."""
+    where = ["--bootstrap-server", broker.bootstrap, "--topics", topic, "--archive", str(root)]
+    return [*where, *plain(root, more), *more]
+
+
+def plain(root: Location, more: Sequence[str] = ()) -> list[str]:
+    """Return the option for a new archive in Parquet files, which needs no Spark; none where `more` has a format."""
+    return [] if "--format" in more or (root / "archive.json").exists() else ["--format", "parquet"]
 
 
 def end_offsets(broker: BrokerProcess, topic: str) -> list[int]:

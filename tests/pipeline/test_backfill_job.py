@@ -16,7 +16,7 @@ from gregor.pipeline.archive import compaction, writing
 from gregor.pipeline.archive.manifest import Manifest, ManifestError
 from gregor.pipeline.archive.manifest_entry import OffsetRange
 from tests.broker_process import BrokerProcess, running_broker
-from tests.pipeline.archive_rows import arguments, make_topic, produce, rows_of
+from tests.pipeline.archive_rows import arguments, make_topic, plain, produce, rows_of
 from tests.pipeline.job_desk import run_job, run_tasks_here
 
 
@@ -28,7 +28,8 @@ def _tasks_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def backfill(broker: BrokerProcess, root: Path, *more: str) -> list[object]:
     """Run the job; its table."""
-    summary, _ = run_job("backfill", "--log-dir", str(broker.directory / "logs"), "--archive", str(root), *more)
+    logs = str(broker.directory / "logs")
+    summary, _ = run_job("backfill", "--log-dir", logs, "--archive", str(root), *plain(root), *more)
     return list(summary.rows)
 
 

@@ -27,7 +27,7 @@ from gregor.protocol.messages.fetch import FetchResponse
 from gregor.protocol.messages.metadata import MetadataResponse
 from tests.broker_process import BrokerProcess, running_broker
 from tests.pipeline import topics
-from tests.pipeline.archive_rows import arguments, end_offsets, rows_of
+from tests.pipeline.archive_rows import arguments, end_offsets, plain, rows_of
 from tests.pipeline.job_desk import run_job, run_tasks_once
 from tests.pipeline.stored import records_of
 from tests.pipeline.topics import delete_records, delete_topic, make_topic
@@ -75,7 +75,7 @@ def archive(broker: BrokerProcess, topic: str, root: Path, *more: str) -> list[A
 def backfill(broker: BrokerProcess, topic: str, root: Path, *more: str) -> list[Any]:
     """Run the job; its table."""
     logs = ["--log-dir", str(broker.directory / "logs"), "--topics", topic, "--archive", str(root)]
-    return list(run_job("backfill", *logs, *more)[0].rows)
+    return list(run_job("backfill", *logs, *plain(root), *more)[0].rows)
 
 
 def mirror(source: BrokerProcess, target: BrokerProcess, topic: str, *more: str) -> list[Any]:

@@ -100,7 +100,7 @@ def after(work: Callable[..., Any]) -> Callable[..., Any]:
 
 STEPS: tuple[tuple[object, str, Callable[..., Any]], ...] = (
     (writing, "run_tasks", after(run_tasks)),
-    (manifests, "write_json", crash),
+    (manifests, "create_json", crash),
     (Manifest, "stage", after(Manifest.stage)),
     (DeltaTables, "_append", after(DeltaTables._append)),
     (DeltaTables, "publish", after(DeltaTables.publish)),

@@ -130,9 +130,10 @@ def test_jobs_take_uris_of_files_and_refuse_others(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     where = ["--bootstrap-server", broker_process.bootstrap, "--topics", "there"]
-    run_job("archive", *where, "--archive", f"file://{tmp_path}/lake")
+    plain = ["--format", "parquet"]
+    run_job("archive", *where, *plain, "--archive", f"file://{tmp_path}/lake")
     assert len(rows_of(tmp_path / "lake")) == 2
-    run_job("backfill", "--log-dir", f"file:{logs}", "--topics", "there", "--archive", f"file:{tmp_path}/again")
+    run_job("backfill", "--log-dir", f"file:{logs}", "--topics", "there", *plain, "--archive", f"file:{tmp_path}/again")
     assert len(rows_of(tmp_path / "again")) == 2
     refused: list[Callable[[], Any]] = [
         lambda: run_job("archive", *where, "--archive", "ftp://bucket/lake"),
