@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 import trio
 
+from .loop_idleness import LoopIdleness
+
 INPUT = select.EPOLLIN
 HANGUP = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 EVENTS = INPUT | select.EPOLLRDHUP | select.EPOLLET
@@ -42,22 +44,43 @@ class Readiness:
 
     async def run(self) -> None:
         """Serve until cancelled."""
+        idleness = LoopIdleness()
+        try:
+            with select.epoll() as everything:
+                if idleness.descriptor is not None:
+                    # trio's epoll set will contain `_epoll`, so `_epoll` cannot contain trio's: a third one has both.
+                    everything.register(self._epoll, select.EPOLLIN)
+                    everything.register(idleness.descriptor, select.EPOLLIN)
+                await self._run(idleness, everything)
+        finally:
+            idleness.close()
+            self._epoll.close()
+
+    async def _run(self, idleness: LoopIdleness, everything: select.epoll) -> None:
+        own = self._epoll.fileno()
         unfinished: list[int] = []
         events: list[tuple[int, int]] = []
-        try:
-            while True:
+        while True:
+            idle_s = idleness.idle_s()
+            # While no other task can run, this task waits without a pass of trio's loop.
+            ready = everything.poll(0 if unfinished else idle_s) if idle_s > 0 else []
+            if len(ready) == 1 and ready[0][0] == own:
+                idleness.uninterrupted()
+                events = self._epoll.poll(0)
+            elif idle_s > 0 and unfinished and not ready:
+                events = []
+            else:
+                if ready:
+                    idleness.interrupted()
                 # If only one socket was ready, another one seldom is now.
-                is_busy = unfinished or len(events) > 1
-                events = self._epoll.poll(0) if is_busy else []
+                events = self._epoll.poll(0) if unfinished or len(events) > 1 else []
                 if events or unfinished:
                     await trio.lowlevel.checkpoint()
                 else:
                     # No socket is ready: this wait also gives other tasks their turn.
-                    await trio.lowlevel.wait_readable(self._epoll.fileno())
+                    await trio.lowlevel.wait_readable(own)
                     events = self._epoll.poll(0)
-                unfinished = self._call(events, unfinished)
-        finally:
-            self._epoll.close()
+            unfinished = self._call(events, unfinished)
 
     def _call(self, events: list[tuple[int, int]], unfinished: list[int]) -> list[int]:
         """Call each ready descriptor's callback once; return those to be called again."""

@@ -1,0 +1,174 @@
+"""What ends the wait of a task outside of trio's loop: other tasks, deadlines, threads and descriptors."""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+from trio.lowlevel import checkpoint
+from trio.testing import MockClock
+
+from gregor.broker.server import loop_idleness
+from gregor.broker.server.loop_idleness import SETTLING_PASSES, SUSPENDED_PASSES, LoopIdleness
+from gregor.broker.server.readiness import Readiness
+
+
+def in_loop(scenario: Callable[[LoopIdleness], Awaitable[None]]) -> None:
+    """Run a scenario with an instrument that has settled, by the system's clock."""
+
+    async def settled() -> None:
+        idleness = LoopIdleness()
+        for _ in range(SETTLING_PASSES):
+            assert idleness.idle_s() == 0
+            await checkpoint()
+        try:
+            await scenario(idleness)
+        finally:
+            idleness.close()
+
+    trio.run(settled)
+
+
+def is_ready(idleness: LoopIdleness, timeout_s: float) -> bool:
+    """Return whether trio's epoll set becomes readable while this task blocks."""
+    assert idleness.descriptor is not None
+    return bool(select.select([idleness.descriptor], [], [], timeout_s)[0])
+
+
+def test_a_lone_task_may_wait() -> None:
+    async def scenario(idleness: LoopIdleness) -> None:
+        assert idleness.idle_s() == loop_idleness.LONGEST_WAIT_S
+        assert not is_ready(idleness, 0)
+
+    in_loop(scenario)
+
+
+def test_a_scheduled_task_and_the_rest_of_a_batch_come_first() -> None:
+    async def scenario(idleness: LoopIdleness) -> None:
+        async def neighbour() -> None:
+            await checkpoint()
+            seen.append(idleness.idle_s())
+
+        async with trio.open_nursery() as nursery:
+            seen: list[float] = []
+            nursery.start_soon(neighbour)
+            nursery.start_soon(neighbour)
+            assert idleness.idle_s() == 0
+        # The first of the two neighbours in the last batch saw the second, whichever that was.
+        assert min(seen) == 0
+
+    in_loop(scenario)
+
+
+def test_a_deadline_bounds_the_wait() -> None:
+    async def scenario(idleness: LoopIdleness) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep, 0.5)
+            await trio.testing.wait_all_tasks_blocked()
+            assert 0 < idleness.idle_s() <= 0.5
+            nursery.cancel_scope.cancel()
+        assert idleness.idle_s() == loop_idleness.LONGEST_WAIT_S
+
+    in_loop(scenario)
+
+
+@pytest.mark.parametrize("source", ["thread", "socket"])
+def test_threads_and_descriptors_of_other_tasks_end_the_wait(source: str) -> None:
+    async def scenario(idleness: LoopIdleness) -> None:
+        near, far = socket.socketpair()
+        begin = threading.Event()
+
+        async def neighbour() -> None:
+            if source == "socket":
+                await trio.lowlevel.wait_readable(near)
+            else:
+                await trio.to_thread.run_sync(begin.wait)
+            ended.append(source)
+
+        ended: list[str] = []
+        with near, far:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(neighbour)
+                await trio.testing.wait_all_tasks_blocked()
+                assert idleness.idle_s() > 0
+                assert not is_ready(idleness, 0)
+                far.send(b"x")
+                begin.set()
+                assert is_ready(idleness, 30)
+        assert ended == [source]
+
+    in_loop(scenario)
+
+
+def test_interrupted_waits_are_given_up_for_a_while() -> None:
+    async def scenario(idleness: LoopIdleness) -> None:
+        for _ in range(loop_idleness.MOST_INTERRUPTIONS):
+            assert idleness.idle_s() > 0
+            idleness.interrupted()
+        for _ in range(SUSPENDED_PASSES + SETTLING_PASSES):
+            assert idleness.idle_s() == 0
+            await checkpoint()
+        assert idleness.idle_s() > 0
+
+    in_loop(scenario)
+
+
+def test_a_clock_of_tests_leaves_all_waits_to_trio() -> None:
+    async def scenario() -> None:
+        idleness = LoopIdleness()
+        assert idleness.descriptor is None
+        for _ in range(SETTLING_PASSES + SUSPENDED_PASSES):
+            assert idleness.idle_s() == 0
+        idleness.close()
+
+    trio.run(scenario, clock=MockClock())
+
+
+def test_sockets_are_served_beside_tasks_timers_and_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A wait that misses something lasts longer than the test may.
+    monkeypatch.setattr(loop_idleness, "LONGEST_WAIT_S", 3600.0)
+    rounds = 200
+
+    async def scenario() -> None:
+        readiness = Readiness()
+        near, far = socket.socketpair()
+        near.setblocking(False)
+        served = 0
+
+        def echo(_: int) -> bool:
+            nonlocal served
+            with_data = near.recv(100)
+            served += len(with_data)
+            near.send(with_data)
+            return False
+
+        def client() -> None:
+            for _ in range(rounds):
+                far.sendall(b"x")
+                assert far.recv(1) == b"x"
+
+        async def timers() -> None:
+            for _ in range(20):
+                await trio.sleep(0.001)
+
+        async def threads() -> None:
+            for _ in range(20):
+                await trio.to_thread.run_sync(lambda: None)
+
+        with near, far:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(readiness.run)
+                readiness.watch(near.fileno(), echo)
+                async with trio.open_nursery() as traffic:
+                    traffic.start_soon(trio.to_thread.run_sync, client)
+                    traffic.start_soon(timers)
+                    traffic.start_soon(threads)
+                assert served == rounds
+                readiness.forget(near.fileno())
+                nursery.cancel_scope.cancel()
+
+    trio.run(scenario)
