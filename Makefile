@@ -12,25 +12,32 @@ help: ## list the targets
 
 # The build requirements are installed first, so that setup.py can run by itself and show its progress, which pip hides.
 BUILD_REQUIRES = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
+REQUIRES = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")
+
+# Python compiles a module when it is first imported; pip would compile all modules of all packages.
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 $(BIN)/python:
 	@echo "gregor: making .venv"
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 
 .venv/.build: $(BIN)/python pyproject.toml
 	@$(BIN)/python -c '$(BUILD_REQUIRES)' >.venv/build-requires.txt
-	@$(BIN)/python -m pip install --quiet --requirement .venv/build-requires.txt
+	@$(PIP) --requirement .venv/build-requires.txt
 	@touch $@
 
 SOURCES := .venv/.build pyproject.toml setup.py $(foreach room,broker/server client/producer protocol protocol/records,$(wildcard $(room)/*_cy.py $(room)/*.pxd $(room)/*.c $(room)/*.h))
 
 # An installation compiles only modules that have changed; see setup.py.
-INSTALL = $(BIN)/python -m pip install --quiet --no-build-isolation --editable
+INSTALL = $(PIP) --no-build-isolation --editable
 
+# pip waits for the network while setup.py compiles.
 .venv/.run: $(SOURCES)
-	@$(BIN)/python setup.py --quiet build_ext --build-lib build/lib.checkout
-	@echo "gregor: installing it and what it needs into .venv"
+	@echo "gregor: installing what it needs into .venv"
+	@$(BIN)/python -c '$(REQUIRES)' >.venv/requires.txt
+	@$(PIP) --requirement .venv/requires.txt & installation=$$!; \
+	$(BIN)/python setup.py --quiet build_ext --build-lib build/lib.checkout; compilation=$$?; \
+	wait $$installation && exit $$compilation
 	@$(INSTALL) .
 	@touch $@
 
