@@ -98,9 +98,7 @@ def extensions() -> list[Extension]:
     found.append(Extension(SHARED_UTILITY, [str(RECORDS / "_cython_shared.c")]))
     for extension in found:
         extension.include_dirs = [str(RECORDS)]
-        extension.extra_compile_args = (
-            SHARED_UTILITY_COMPILE_ARGS if extension.name == SHARED_UTILITY else COMPILE_ARGS
-        )
+        extension.extra_compile_args = SHARED_UTILITY_COMPILE_ARGS if extension.name == SHARED_UTILITY else COMPILE_ARGS
     return found
 
 
