@@ -83,9 +83,14 @@ class LoopIdleness(trio.abc.Instrument):
 
 
 def _runner() -> Any:
-    """Return trio's runner, if it waits with epoll and by the system's clock; None if it does not, as in tests."""
+    """Return trio's runner, if it waits with epoll and by the system's clock; None if it does not, as in tests.
+
+    In guest mode a wait would block the loop of trio's host.
+    """
     from trio._core import _run
 
     runner = _run.GLOBAL_RUN_CONTEXT.runner
     has_parts = hasattr(getattr(runner, "io_manager", None), "_epoll") and hasattr(runner, "deadlines")
-    return runner if has_parts and isinstance(runner.clock, _run.SystemClock) else None
+    if not has_parts or getattr(runner, "is_guest", True):
+        return None
+    return runner if isinstance(runner.clock, _run.SystemClock) else None
