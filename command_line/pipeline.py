@@ -9,7 +9,7 @@ import importlib.util
 import json
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .asking import UsageError, run_tool, say
 from .progress import ProgressBar
@@ -19,8 +19,11 @@ from .text_table import format_table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ..pipeline.jobs.desk import Summary
+    from ..pipeline.jobs.desk import Metrics, Summary
+    from ..pipeline.metrics.exposition import Exposition
 
+SUMMED = ("records", "bytes", "batches_sent", "segments", "dead_letters", "decoded", "left")
+"""The columns of a summary whose sums are among its totals, by their names for programs."""
 JOBS_ROOM = "..pipeline.jobs"
 HOW_TO_INSTALL = "gregor pipeline needs Spark: `make pipeline` here, or `pip install 'gregor-broker[spark,jre]'`"
 
@@ -58,7 +61,18 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
             "spark-defaults.conf, else local[*])",
         )
         job.add_argument("--json", action="store_true", help="print the result as one JSON object on standard output")
-        job.add_argument("--spark-log", action="store_true", help="print Spark's log on standard error")
+        job.add_argument(
+            "--verbose",
+            "--spark-log",
+            dest="spark_log",
+            action="store_true",
+            help="print Spark's log on standard error",
+        )
+        job.add_argument(
+            "--metrics-listener",
+            metavar="http://HOST:PORT",
+            help="serve metrics of this run for Prometheus at /metrics while it runs",
+        )
         module.add_arguments(job)
         job.set_defaults(run=_run, work=module.run)
 
@@ -75,7 +89,13 @@ def _run(options: argparse.Namespace) -> int:
     if importlib.util.find_spec("pyspark") is None:
         print(f"Error: {HOW_TO_INSTALL}", file=sys.stderr)  # noqa: T201
         return 1
-    desk = TerminalDesk(options.master, is_json=options.json, shows_spark=options.spark_log)
+    desk = TerminalDesk(
+        options.master,
+        is_json=options.json,
+        shows_spark=options.spark_log,
+        job=options.job,
+        listener=options.metrics_listener,
+    )
     summaries: list[Summary] = []
     status = run_tool(lambda: summaries.append(_work(options, desk)))
     for summary in summaries:
@@ -84,6 +104,8 @@ def _run(options: argparse.Namespace) -> int:
         else:
             for line in (*format_table(summary.columns, summary.rows), *summary.notes):
                 say(line)
+            if any(summary.totals.values()):
+                say(", ".join(f"{amount:,} {name.replace('_', ' ')}" for name, amount in summary.totals.items()))
         if not summary.is_clean:
             status = 1
     return status
@@ -92,13 +114,26 @@ def _run(options: argparse.Namespace) -> int:
 def summary_fields(job: str, summary: Summary) -> dict[str, object]:
     """Return a summary for programs: rows by names such as `dead_letters` and `bytes_per_batch`."""
     names = [name.lower().replace("-%", "_percent").replace("/", "_per_").replace("-", "_") for name in summary.columns]
-    rows = [dict(zip(names, row, strict=True)) for row in summary.rows]
-    return {"job": job, "is_clean": summary.is_clean, "rows": rows, "notes": list(summary.notes)}
+    rows: list[dict[str, Any]] = [dict(zip(names, row, strict=True)) for row in summary.rows]
+    totals: dict[str, int] = {}
+    for name in SUMMED:
+        numbers = [row[name] for row in rows if isinstance(row.get(name), int)]
+        if name in names and len(numbers) == len(rows):
+            totals[name] = sum(numbers)
+    return {
+        "job": job,
+        "is_clean": summary.is_clean,
+        "totals": {**totals, **summary.totals},
+        "rows": rows,
+        "notes": list(summary.notes),
+    }
 
 
 def _work(options: argparse.Namespace, desk: TerminalDesk) -> Summary:
     spark_failures = importlib.import_module("..pipeline.spark_failures", __package__)
     try:
+        # A listener that cannot listen is told before the work.
+        _ = desk.metrics
         summary: Summary = options.work(options, desk)
     except Exception as error:
         complaint = spark_failures.complaint_of(error)
@@ -110,14 +145,27 @@ def _work(options: argparse.Namespace, desk: TerminalDesk) -> Summary:
         raise UsageError(complaint.line if log is None else f"{complaint.line} (Spark's log: {log})") from error
     finally:
         desk.java_log.remove()
+        desk.close()
     return summary
 
 
 class TerminalDesk:
     """The desk of a job at a terminal (`pipeline.jobs.desk.Desk`)."""
 
-    def __init__(self, master: str | None, *, is_json: bool = False, shows_spark: bool = False) -> None:
+    def __init__(
+        self,
+        master: str | None,
+        *,
+        is_json: bool = False,
+        shows_spark: bool = False,
+        job: str = "",
+        listener: str | None = None,
+    ) -> None:
         self._master = master
+        self._job = job
+        self._listener = listener
+        self._exposition: Exposition | None = None
+        self._metrics: Metrics | None = None
         self._is_json = is_json
         self._shows_spark = shows_spark
         self._session: SparkSession | None = None
@@ -132,6 +180,24 @@ class TerminalDesk:
             with contextlib.nullcontext() if self._shows_spark else self.java_log.taken():
                 self._session = sessions.spark_session("gregor pipeline", master=self._master, config=config)
         return self._session
+
+    @property
+    def metrics(self) -> Metrics:
+        """The metrics of the job; they are served from the first use on. Raises OptionError, PipelineError."""
+        if self._metrics is None:
+            if self._listener is None:
+                self._metrics = importlib.import_module("..pipeline.jobs.desk", __package__).NoMetrics()
+            else:
+                exposition = importlib.import_module("..pipeline.metrics.exposition", __package__).Exposition
+                job_metrics = importlib.import_module("..pipeline.metrics.job_metrics", __package__).JobMetrics
+                self._exposition = exposition(self._listener)
+                self._metrics = job_metrics(self._job, self._exposition)
+        return self._metrics
+
+    def close(self) -> None:
+        """Stop the listener of metrics."""
+        if self._exposition is not None:
+            self._exposition.close()
 
     def progress(self, total: int, unit: str) -> ProgressBar:
         """Return a progress bar on standard error, if that is a terminal."""

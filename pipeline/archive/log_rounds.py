@@ -17,7 +17,7 @@ from ..logs.log_transactions import read_transactions
 from .manifest import Manifest
 from .manifest_entry import OffsetRange
 from .range_rows import LoggedRange
-from .writing import ArchiveWriter, RangeReceipt, Share, TopicFacts, known_ids
+from .writing import ArchiveWriter, RangeReceipt, Share, TopicFacts, known_ids, tell_written
 
 SPLIT_BYTES = 64 << 20
 
@@ -43,7 +43,9 @@ def archive_logs(
     with desk.progress(len(missing), "ranges") as progress:
         for round_ranges in _rounds(missing, max_bytes):
             share = Share(progress, len(done), len(round_ranges), len(round_ranges))
-            done += writer.write_round(desk.session(), round_ranges, facts, share)
+            written = writer.write_round(desk.session(), round_ranges, facts, share)
+            tell_written(desk, written)
+            done += written
     return done
 
 

@@ -18,7 +18,7 @@ from ..kafka.read_plan import ReadPlan
 from ..kafka.topic_choice import partitions_of, resolve_end, resolve_start
 from ..spark_tasks import context_of
 from .range_rows import FetchedRange
-from .writing import ArchiveWriter, RangeReceipt, Share, TopicFacts, known_ids
+from .writing import ArchiveWriter, RangeReceipt, Share, TopicFacts, known_ids, tell_written
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +41,27 @@ def archive_wave(options: WaveOptions, cluster: ClusterView, writer: ArchiveWrit
     start, end = _bounds(options.plan, cluster, writer, topics)
     total = _amount(start, end)
     done: list[RangeReceipt] = []
+    _tell_positions(desk, start, end)
     with desk.progress(total, "offsets") as progress:
         while left := _amount(start, end):
             until = limit_bytes(cluster, start, end, options.max_bytes)
             share = Share(progress, total - left, _amount(start, until))
             confirm = partial(_confirm, cluster, topics)
-            done += _round(options.plan, writer, desk, facts, share, (start, until), confirm)
+            written = _round(options.plan, writer, desk, facts, share, (start, until), confirm)
+            tell_written(desk, written)
+            done += written
             start = until
+            _tell_positions(desk, start, end)
             _commit_group(options, writer)
     if not done:
         # A run that was killed may have completed everything except this commit.
         _commit_group(options, writer)
     return done
+
+
+def _tell_positions(desk: Desk, start: Mapping[AnyTopicPartition, int], end: Mapping[AnyTopicPartition, int]) -> None:
+    for (topic, partition), until in end.items():
+        desk.metrics.position(topic, partition, start[topic, partition], until)
 
 
 def _bounds(

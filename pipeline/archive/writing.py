@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..columns.schemas import RECORDS
 from ..filesystems.locations import Location
@@ -25,7 +26,7 @@ from .value_formats import ValueFormat
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ..jobs.desk import Progress
+    from ..jobs.desk import Desk, Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,10 @@ class RangeWork:
 
 @dataclass(frozen=True, slots=True)
 class RangeReceipt:
-    """The rows and files that a task has written. `rows` are batches in an archive of batches."""
+    """The rows and files that a task has written. `rows` are batches in an archive of batches.
+
+    `size_bytes` are those of keys and values of all records, dead letters included, or of the batches.
+    """
 
     covers: OffsetRange
     files: Sequence[str]
@@ -57,6 +61,7 @@ class RangeReceipt:
     rows: int
     dead_letters: int
     checksum: int
+    size_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -150,16 +155,18 @@ def archive_range(work: RangeWork) -> RangeReceipt:
     )
     letter_schema = dead_letter_schema(work.description)
     letters = PartFiles(work.staging, DEAD_LETTERS, covers.topic, work.number, letter_schema, None)
-    rows = dead_letters = checksum = 0
+    rows = dead_letters = checksum = size_bytes = 0
     if work.description.values is Values.BATCHES:
         for batch in work.source.batches():
             files.add(batch)
             rows += batch.num_rows
+            size_bytes += bytes_of(batch["raw"])
             checksum += sum_of_places(covers.topic, covers.partition, batch["lastOffset"], [batch["raw"]])
     else:
         decoder = work.values.decoder()
         for batch in work.source.records():
             decoded, reasons = decoder.decode(batch["value"])
+            size_bytes += bytes_of(batch["key"]) + bytes_of(batch["value"])
             table_rows = with_values(batch, decoded, schema, work.description.fields)
             if reasons:
                 letters.add(dead_letters_of(batch, reasons, letter_schema))
@@ -169,7 +176,19 @@ def archive_range(work: RangeWork) -> RangeReceipt:
             rows += table_rows.num_rows
             dead_letters += len(reasons)
             checksum += sum_of_places(covers.topic, covers.partition, batch["offset"], [batch["key"], batch["value"]])
-    return RangeReceipt(covers, files.close(), letters.close(), rows, dead_letters, checksum % MODULUS)
+    return RangeReceipt(covers, files.close(), letters.close(), rows, dead_letters, checksum % MODULUS, size_bytes)
+
+
+def tell_written(desk: Desk, receipts: Iterable[RangeReceipt]) -> None:
+    """Add the receipts of a round to the metrics of a job."""
+    for each in receipts:
+        place = each.covers.topic, each.covers.partition
+        desk.metrics.done(*place, records=each.rows, size_bytes=each.size_bytes, dead_letters=each.dead_letters)
+
+
+def bytes_of(column: pa.Array) -> int:
+    """Return the bytes of a column of bytes, without those of its offsets."""
+    return pc.sum(pc.binary_length(column)).as_py() or 0
 
 
 def joined(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:

@@ -51,9 +51,13 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
         writer = open_writer(options, cluster.cluster_id, desk, lock)
         try:
             while True:
-                done.add(archive_wave(wave, cluster, writer, desk))
+                written = archive_wave(wave, cluster, writer, desk)
+                done.add(written)
                 if not options.follow:
                     break
+                if written:
+                    records, size_bytes = sum(each.rows for each in written), sum(each.size_bytes for each in written)
+                    desk.say(f"archived {records:,} records ({size_bytes:,} bytes)")
                 if options.compact and done.files_since_compaction >= FILES_A_COMPACTION:
                     compact(options, desk, writer.archive, done)
                 time.sleep(options.interval)

@@ -162,6 +162,7 @@ class Tally:
 
     by_place: dict[AnyTopicPartition, tuple[int, int, int, int]] = field(default_factory=dict)
     files_since_compaction: int = 0
+    size_bytes: int = 0
 
     def add(self, done: Iterable[RangeReceipt]) -> None:
         """Add the receipts of a wave."""
@@ -175,6 +176,7 @@ class Tally:
                 rows + receipt.rows,
                 letters + receipt.dead_letters,
             )
+            self.size_bytes += receipt.size_bytes
             self.files_since_compaction += len(receipt.files) + len(receipt.dead_letter_files)
 
 
@@ -195,7 +197,13 @@ def finish(options: argparse.Namespace, desk: Desk, archive: Archive, done: Tall
         archive.sweep()
     if not done.by_place:
         notes.append("nothing new: everything is archived")
-    return Summary(COLUMNS, [(*place, *counts) for place, counts in sorted(done.by_place.items())], notes)
+    rows = [(*place, *counts) for place, counts in sorted(done.by_place.items())]
+    totals = {
+        "records": sum(written for _, _, written, _ in done.by_place.values()),
+        "dead_letters": sum(letters for _, _, _, letters in done.by_place.values()),
+        "bytes": done.size_bytes,
+    }
+    return Summary(COLUMNS, rows, notes, totals=totals)
 
 
 COLUMNS = ("TOPIC", "PARTITION", "FROM", "UNTIL", "ROWS", "DEAD-LETTERS")

@@ -64,6 +64,9 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
     work = plan(options)
     with desk.progress(len(work), "partitions") as progress:
         done = run_tasks(desk.session(), work, mirror_partition, progress)
+    for each in done:
+        desk.metrics.done(*each.place, records=each.records, size_bytes=each.size_bytes)
+        desk.metrics.position(*each.place, each.until, each.until)
     columns = ("TOPIC", "PARTITION", "FROM", "UNTIL", "RECORDS", "BYTES", "REBUILT-BATCHES")
     rows = [
         (*each.place, each.began_at, each.until, each.records, each.size_bytes, each.rebuilt_batches) for each in done

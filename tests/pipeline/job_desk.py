@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from gregor.pipeline.jobs.desk import Progress, Summary
+from gregor.pipeline.jobs.desk import Metrics, NoMetrics, Progress, Summary
 
 
 class TestDesk:
@@ -20,6 +20,7 @@ class TestDesk:
 
     def __init__(self) -> None:
         self.said: list[str] = []
+        self.metrics: Metrics = NoMetrics()
 
     def session(self, config: Mapping[str, str] | None = None) -> Any:
         """The attributes of a session that jobs use outside of `run_tasks`."""

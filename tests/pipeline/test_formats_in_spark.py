@@ -11,6 +11,7 @@ import pytest
 from tests.broker_process import BrokerProcess
 from tests.cluster_of_processes import running_cluster
 from tests.pipeline.topics import fill, new_topic
+from tests.waiting import wait_until
 
 pytest.importorskip("pyspark", reason="the pipeline needs gregor-broker[spark]")
 
@@ -239,3 +240,36 @@ def assert_the_connectors_checks_hold(bootstrap: str) -> None:
     checks = json.loads(answer.stdout)["checks"]
     assert len(checks) == 14
     assert all(check["ok"] for check in checks.values())
+
+
+def test_the_lag_of_a_query_is_served_by_the_driver(
+    spark: "SparkSession", broker_process: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("prometheus_client", reason="metrics need gregor-broker[spark]")
+    import urllib.request
+
+    from gregor.pipeline.metrics.stream_metrics import StreamMetrics, connector_metrics, offsets_behind_latest
+
+    metrics = StreamMetrics.serve(spark, "http://127.0.0.1:0")
+    options = {"kafka.bootstrap.servers": broker_process.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+    rows = spark.readStream.format("kafka_raw").options(**options, maxOffsetsPerTrigger="2000").load()
+    seen: list[str] = []
+
+    def scrape(frame: "DataFrame", number: int) -> None:
+        with urllib.request.urlopen(f"http://127.0.0.1:{metrics.exposition.port}/metrics") as answer:
+            seen.append(answer.read().decode())
+
+    writing = rows.writeStream.queryName("lagging").foreachBatch(scrape).trigger(availableNow=True)
+    query = writing.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        query.awaitTermination()
+        first = query.recentProgress[0]
+        behind = offsets_behind_latest(first)
+        assert sum(behind.values()) == RECORDS - 2000
+        assert connector_metrics(first)["maxOffsetsBehindLatest"] == str(max(behind.values()))
+        assert set(offsets_behind_latest(query.recentProgress[-1]).values()) == {0}
+        wait_until(lambda: "gregor_stream_rows_total" in metrics.exposition.text())
+    finally:
+        spark.streams.removeListener(metrics)
+        metrics.exposition.close()
+    assert len(seen) == 3

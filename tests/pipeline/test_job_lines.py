@@ -89,7 +89,13 @@ def test_the_outcome_for_programs() -> None:
     columns = ("TOPIC", "DEAD-LETTERS", "BYTES/BATCH", "SPLIT-%", "P50-MS")
     fields = summary_fields("stats", Summary(columns, [("t", 1, 2.5, None, 4)], ["a note"], is_clean=False))
     row = {"topic": "t", "dead_letters": 1, "bytes_per_batch": 2.5, "split_percent": None, "p50_ms": 4}
-    assert fields == {"job": "stats", "is_clean": False, "rows": [row], "notes": ["a note"]}
+    assert fields == {
+        "job": "stats",
+        "is_clean": False,
+        "totals": {"dead_letters": 1},
+        "rows": [row],
+        "notes": ["a note"],
+    }
 
 
 def test_json_has_standard_output_to_itself(
