@@ -109,7 +109,7 @@ class LoggedRange:
         hides = hides_aborted(self.log_range.aborted)
         for rows in read_range(self.log_range, replace(_LOGGED_RECORDS, mode=Mode.RAW)):
             # The batches are contiguous in Arrow's buffer, as in the file.
-            yield stored_batches(self.covers, memoryview(rows["raw"].buffers()[2]), hides)
+            yield stored_batches(self.covers, memoryview(rows["raw"].buffers()[2]).cast("B"), hides)
 
 
 def stored_batches(covers: OffsetRange, stored: memoryview, hides: BatchFilter | None) -> pa.RecordBatch:

@@ -51,9 +51,10 @@ def test_what_a_job_writes_is_counted_while_it_runs(
     exposition = Exposition("http://127.0.0.1:0")
     metrics = JobMetrics("archive", exposition)
     scraped: list[dict[tuple[str, ...], float]] = []
+    url = f"http://127.0.0.1:{exposition.port}/metrics"
 
     def scrape() -> None:
-        with urllib.request.urlopen(f"http://127.0.0.1:{exposition.port}/metrics") as answer:
+        with urllib.request.urlopen(url) as answer:
             scraped.append(samples(answer.read().decode()))
 
     class MeasuredDesk(job_desk.TestDesk):
