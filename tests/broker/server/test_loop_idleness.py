@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import select
 import socket
 import threading
@@ -9,6 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
+from outcome import Outcome
 from trio.lowlevel import checkpoint
 from trio.testing import MockClock
 
@@ -172,3 +174,17 @@ def test_sockets_are_served_beside_tasks_timers_and_threads(monkeypatch: pytest.
                 nursery.cancel_scope.cancel()
 
     trio.run(scenario)
+
+
+def test_there_is_no_wait_in_guest_mode() -> None:
+    """A wait would block the loop of trio's host."""
+    calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+    outcomes: list[Outcome[int | None]] = []
+
+    async def descriptor() -> int | None:
+        return LoopIdleness().descriptor
+
+    trio.lowlevel.start_guest_run(descriptor, run_sync_soon_threadsafe=calls.put, done_callback=outcomes.append)
+    while not outcomes:
+        calls.get(timeout=30)()
+    assert outcomes[0].unwrap() is None
