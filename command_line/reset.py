@@ -60,7 +60,7 @@ async def reset(admin: Admin, *, recreates: bool) -> tuple[int, int]:
 
     Raises UsageError for groups that have members, after everything else has been deleted; BrokerError, ClientError.
     """
-    # A group that has only offsets goes with the last of their topics, and is counted all the same.
+    # A group with offsets only is deleted with the last of its topics; it is counted before that.
     groups = [group.group_id for group in await admin.list_groups()]
     names = await admin.list_topics()
     again = [await _as_new(admin, topic) for topic in await admin.describe_topics(names)] if recreates and names else []

@@ -115,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
                 companions.append(control.run)
                 further["control"] = control.addresses
             if config.gregor_console_listeners:
-                # Nor does one without a console load the console's.
+                # A broker without a console does not load the modules of the console at the start.
                 from .console.listener import Console
                 from .console.settings import ConsoleSettings
 
@@ -134,7 +134,7 @@ def run(options: argparse.Namespace) -> int:
 async def _stop_at_eof(_: object) -> None:
     """Send SIGTERM to this process when standard input ends."""
     with contextlib.suppress(PermissionError):
-        # A file is refused with PermissionError (epoll), and has its end already.
+        # epoll refuses a regular file with PermissionError; such a file has ended already.
         await trio.lowlevel.wait_readable(sys.stdin.fileno())
         while os.read(sys.stdin.fileno(), READ_BYTES):
             await trio.lowlevel.wait_readable(sys.stdin.fileno())

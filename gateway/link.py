@@ -171,7 +171,7 @@ class Link:
         self._is_streaming = False
         if not self.is_closed:
             self._transport.wake_at(1)
-        # What arrived meanwhile, such as the end of the connection, has used up its event.
+        # Bytes or the end of the connection may have arrived during the wait, and cause no further event.
         if not self.is_closed:
             self._on_ready(HANGUP)
 

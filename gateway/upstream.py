@@ -75,7 +75,7 @@ class Upstream:
             return
         listed: list[Mapping[int, VersionRange]] = []
         for node in self.brokers:
-            # The other brokers are reason enough to go on.
+            # A broker that cannot be reached is left out: the others answer.
             with contextlib.suppress(ConnectionLostError, AuthenticationFailedError):
                 listed.append(served_versions((await self._cluster.connection(node)).versions.offered))
         self.common_versions = _in_common(listed)
@@ -152,12 +152,12 @@ class Upstream:
         former = self._ids.get(name)
         if former != topic_id:
             if former is not None:
-                # The topic was deleted and made anew.
+                # The topic was deleted and created again.
                 self._leaders.pop(former, None)
                 self._names.pop(former, None)
             self._ids[name], self._names[topic_id] = topic_id, name
 
-    # A topic stands in these by its name and by its id, as text.
+    # The arguments of these methods are the name of a topic, or its id as text.
 
     def leader(self, topic: str, partition: int) -> int:
         """Return the node id of a partition's leader as last heard, -1 if unknown."""

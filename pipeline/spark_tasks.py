@@ -41,7 +41,7 @@ def run_tasks(
         context.setJobGroup(group, "pieces of work", interruptOnCancel=True)
         try:
             results.extend(pieces.map(do).collect())
-        except Exception as failure:  # told to the thread that waits
+        except Exception as failure:  # raised in the thread that waits
             failures.append(failure)
 
     from pyspark import InheritableThread

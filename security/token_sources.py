@@ -56,7 +56,7 @@ class TokenSource:
             if now < self._refresh_at:
                 return Password(self._token)
             if self._failure is not None and self._failed_at >= asked_at:
-                # Another thread has just tried in vain; each would wait for as long.
+                # The attempt of another thread has just failed; a further attempt would take as long.
                 raise SaslAuthenticationError(str(self._failure))
             try:
                 self._token = self._fetch()

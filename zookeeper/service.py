@@ -70,7 +70,7 @@ REFUSALS = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: KeeperCode.NOAUTH,
     ErrorCode.TOPIC_DELETION_DISABLED: KeeperCode.NOAUTH,
     ErrorCode.POLICY_VIOLATION: KeeperCode.NOAUTH,
-    # Members of the group commit its offsets, with Kafka's protocol; others may not.
+    # Only members commit the offsets of a group that has members, with Kafka's protocol.
     ErrorCode.UNKNOWN_MEMBER_ID: KeeperCode.NOAUTH,
     ErrorCode.ILLEGAL_GENERATION: KeeperCode.NOAUTH,
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: KeeperCode.NOAUTH,
@@ -145,7 +145,7 @@ class ZooKeeperService:
         self._cluster = cluster
         self._monotonic_ms = monotonic_ms
         started_ms = wall_clock_ms()
-        # A client of the server's earlier life compares transaction ids of the two lives: they must grow.
+        # Clients compare transaction ids before and after a restart of the server: the ids must grow.
         self.tree = DataTree(limits, wall_clock_ms, first_zxid=started_ms // 1000 << ZXID_EPOCH_BITS)
         self.sessions = Sessions(limits)
         self.traffic = Traffic()

@@ -77,7 +77,7 @@ class Controller:
         """Fence brokers whose session times out, and elect preferred leaders, until cancelled."""
         now = trio.current_time()
         for broker in self._state.brokers.values():
-            # Brokers that the previous controller held for alive get a new session timeout.
+            # Brokers that were active under the previous controller get a new session.
             if self._sessions.get(broker.node_id) is None:
                 self._sessions.begin(broker.node_id, broker.epoch, now)
         async with trio.open_nursery() as nursery:

@@ -191,7 +191,7 @@ async def plan_conversion(
         # A batch that decompresses beyond the limit is refused here, and planned in the thread.
         with contextlib.suppress(RecompressionNeededError, BrokerError):
             return plan(stored, INFLATED_HERE_BYTES)
-    del stored  # and what it may have mapped
+    del stored  # which may refer to a mapped file
     memory = await pool.take()
     give_back = partial(pool.put_back, memory)
     in_thread = open_batches(memory)

@@ -135,7 +135,7 @@ class ClientCensus:
         if not client.is_admitted:
             # Names that anybody can send must not push known clients out of the census.
             return
-        # Short cuts count API keys as integers.
+        # The counts of a client have API keys as integers.
         counts = {(api_key(key), version): count for (key, version), count in client.request_counts.items()}
         if not counts and identity_of(client) not in self._usages:
             return

@@ -105,7 +105,7 @@ class Subscription:
         """Return the partitions whose first offset is not found yet."""
         return [place for place, position in self.positions.items() if position.offset is None]
 
-    # --- records in hand ---
+    # --- records that were returned to the user ---
 
     def hand_out(self, position: PartitionPosition, first_offset: int, next_offset: int) -> None:
         """Note that the records from `first_offset` up to `next_offset` are returned to the user."""

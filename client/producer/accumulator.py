@@ -337,7 +337,7 @@ class Accumulator:
         place = queue.sequence.place_among(parts[0], queue.batches)
         for offset, part in enumerate(parts):
             queue.batches.insert(place + offset, part)
-        # In the place of the whole: `expired` relies on the order of age.
+        # The parts replace the batch at its place: `expired` relies on the order of age.
         self.incomplete = {new: None for old in self.incomplete for new in (parts if old is batch else (old,))}
         self._waiting[queue] = None
         self.on_split()

@@ -252,7 +252,7 @@ class Connection:
                     self._patience.deadline = self._give_up_at()
                     data = await self._stream.receive_some(READ_BYTES)
                     if not data:
-                        # A login that was refused just now has the better reason.
+                        # If a login was refused just now, its error is raised instead.
                         await trio.lowlevel.checkpoint()
                         break
                     self._metrics.received(self.node, len(data))

@@ -84,7 +84,7 @@ class Fetches:
         for place, part in _places(request).items():
             places.setdefault(by_place.get(place, ANY), {})[place] = part
         places = places or {ANY: {}}
-        # Sessions and racks are between a consumer and one broker.
+        # Fetch sessions and racks concern one broker; these partitions may be at several.
         request.session_id, request.session_epoch, request.rack_id = NO_SESSION, NO_SESSION_EPOCH, ""
         request.forgotten_topics_data = []
         if len(places) != 1 or is_converted:
@@ -271,7 +271,7 @@ class Fetches:
                     self._upstream.forget_leaders(name for name, _ in places[node])
                     refusals.append(_refusal(version, own))
             except ClientGoneError:
-                # An exception of a task would arrive in a group; the missing stream shows it.
+                # The nursery would put an exception into a group; the caller finds the stream missing.
                 return
 
         try:

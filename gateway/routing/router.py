@@ -175,7 +175,7 @@ class Router:
         except (LinkLostError, UnreachableError):
             responses[node] = response_class(key)()
         except ClientGoneError:
-            # An exception of a task would arrive in a group; `send` finds the answer missing.
+            # The nursery would put an exception into a group; `send` finds the response missing.
             return
 
     async def _send_part(

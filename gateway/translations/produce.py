@@ -104,7 +104,7 @@ def one_batch(records: memoryview) -> memoryview | None:
 
     Raises BrokerError as `validate`.
     """
-    # The time plays no part in rules without bounds of time.
+    # RULES have no limits for timestamps, so that the current time is not used.
     produced = validate(records, RULES, now_ms=0)
     if not produced.batches:
         return None

@@ -82,7 +82,7 @@ class StoreLease:
         self._ends.set()
         with self._write:
             self._lease = replace(self._lease, is_released=True, is_clean=error is None)
-            # Another process waits in vain then, for LEASE_S.
+            # If this fails, the next process waits for LEASE_S without need.
             with contextlib.suppress(StoreError):
                 write_json(self._path(self.epoch), asdict(self._lease))
 
@@ -182,7 +182,7 @@ def _machine() -> str:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
-        # Nobody else has this name, so that a later process waits for LEASE_S.
+        # No later process finds its own name in the lease, so that it waits for LEASE_S.
         return os.urandom(16).hex()
 
 

@@ -82,7 +82,7 @@ class KafkaSinkWriter(DataSourceArrowWriter):
         try:
             trio.run(forget_sink, self._options, names)
         except (BrokerError, ClientError):
-            # The notes expire by themselves (offsets.retention.minutes).
+            # The committed offsets of the sink expire in any case (offsets.retention.minutes).
             return
 
 

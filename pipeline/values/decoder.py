@@ -42,7 +42,7 @@ class ValueByValue(ValueDecoder):
                 decoded.append(None if value is None else self.parse(value))
             except RegistryError:
                 raise
-            except Exception as fault:  # what parsers raise for hostile bytes is written nowhere
+            except Exception as fault:  # parsers do not document which exceptions they raise for hostile bytes
                 decoded.append(None)
                 reasons[index] = _reason(fault)
         try:

@@ -18,7 +18,7 @@ def tag_runs_of(log_slice: LogSlice) -> TagRuns:
     start, end = log_slice.position, log_slice.position + log_slice.size_bytes
     last = segment.index.last_tags(start)
     if last is not None:
-        # A follower at the end of a busy log: its usual fetch.
+        # The usual fetch of a follower: the newest batches of a log.
         return one_run(last[0], not last[1] & NON_KEYED)
     runs: list[TagRun] = []
     receipt = flags = None

@@ -244,7 +244,7 @@ class ClassicGroup:
                 for topic in subscribed_topics(member.metadata_for(self.protocol_name))
             }
         except DecodeError:
-            # Kafka accepts any bytes, as librdkafka and others once had layouts of their own.
+            # Kafka accepts any bytes, since old librdkafka and other clients had their own layouts.
             return None
 
     def is_subscribed_to(self, topic: str) -> bool:
