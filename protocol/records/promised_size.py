@@ -73,4 +73,4 @@ def _has_batch_at(stretch: Stretch, position: int) -> bool:
     if len(head) < v0.OFFSET_AND_SIZE.size:
         return False
     _, size = v0.OFFSET_AND_SIZE.unpack_from(head)
-    return 0 < size <= stretch.size_bytes - position - v0.OFFSET_AND_SIZE.size
+    return bool(0 < size <= stretch.size_bytes - position - v0.OFFSET_AND_SIZE.size)
