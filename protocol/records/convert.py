@@ -179,7 +179,7 @@ def _recompress_v2(batch: BatchView, limit_bytes: int, zstd_codec: Codec | None)
         # Compaction leaves headers without records, which have no compressed bytes.
         return Converted(v2.with_body(batch.view, b"", Codec.NONE), 0)
     pieces = decompressed_pieces(batch.codec, stored, magic=v2.MAGIC, limit_bytes=limit_bytes)
-    body = compress_pieces(codec, pieces, magic=v2.MAGIC)
+    body = compress_pieces(codec, pieces, magic=v2.MAGIC, is_for_transit=True)
     return Converted(v2.with_body(batch.view, body, codec), batch.record_count or 0)
 
 
@@ -197,7 +197,7 @@ def _convert_compressed_v2(batch: BatchView, to_magic: int, limit_bytes: int, zs
     inner_base_offset = first.offset if to_magic == v1.MAGIC else 0
     conversion = _open_records(batch, body, to_magic, inner_base_offset)
     inner = _Written(_inner_messages(conversion, body))
-    compressed = compress_pieces(codec, inner, magic=to_magic)
+    compressed = compress_pieces(codec, inner, magic=to_magic, is_for_transit=True)
     attributes = codec | conversion.attributes
     wrapper = (
         v0.build_message(conversion.offset, None, compressed, attributes=attributes)
@@ -340,7 +340,7 @@ def _convert_wrapper(
             offset = record.offset - first_offset
             encoded += v1.build_message(offset, record.timestamp, record.key, record.value, attributes=flags)
 
-    value = compress_pieces(batch.codec, run.pieces(append), magic=magic)
+    value = compress_pieces(batch.codec, run.pieces(append), magic=magic, is_for_transit=True)
     if not batch.is_compressed:
         return Converted(value, run.count, run.size_bytes)
     attributes = int(batch.codec) | flags
@@ -362,7 +362,7 @@ def _convert_wrapper_up(batch: BatchView, records: Iterator[Record], timestamp_t
     def append(encoded: bytearray, record: Record) -> None:
         v2.append_record(encoded, record, base_offset=base_offset, base_timestamp=base_timestamp)
 
-    body = compress_pieces(batch.codec, run.pieces(append), magic=v2.MAGIC)
+    body = compress_pieces(batch.codec, run.pieces(append), magic=v2.MAGIC, is_for_transit=True)
     last_offset = run.last.offset
     if base_offset < 0 or not 0 <= last_offset - base_offset <= MAX_OFFSET_DELTA:
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"Records {base_offset} to {last_offset} cannot be one batch")

@@ -1,5 +1,6 @@
 """Codecs: round trips in pieces, foreign framings, and data with false sizes."""
 
+import gzip
 import random
 import tracemalloc
 from typing import Any
@@ -18,6 +19,7 @@ from gregor.protocol.records.compression import (
     Codec,
     codec_of,
     compress,
+    compress_pieces,
     decompress,
     decompressed_pieces,
 )
@@ -177,3 +179,13 @@ def test_a_snappy_block_that_promises_too_much_is_not_begun(monkeypatch: pytest.
     monkeypatch.setattr(snappy, "uncompress", None)
     with pytest.raises(BrokerError, match="inflates beyond 1000000 bytes"):
         decompress(Codec.SNAPPY, packed, limit_bytes=1_000_000)
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("sizes", [(), (0,), (1,), (70_000, 1, 300_000)])
+def test_what_is_compressed_for_transit_is_what_was_given(codec: Codec, sizes: tuple[int, ...]) -> None:
+    pieces = [b"transit " * (size // 8) + b"x" * (size % 8) for size in sizes]
+    compressed = compress_pieces(codec, iter(pieces), magic=1, is_for_transit=True)
+    assert decompress(codec, compressed, magic=1) == b"".join(pieces)
+    if codec is Codec.GZIP:
+        assert gzip.decompress(compressed) == b"".join(pieces)
