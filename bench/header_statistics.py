@@ -24,7 +24,7 @@ from bench.clients import spread
 from bench.process_tree import cpu_seconds
 from bench.repeated_topic import made_batches
 from gregor.pipeline.jobs import stats
-from gregor.pipeline.jobs.desk import Progress, Summary
+from gregor.pipeline.jobs.desk import Metrics, NoMetrics, Progress, Summary
 from gregor.pipeline.jobs.sources import open_reader
 from gregor.pipeline.logs.segment_files import segment_path, write_segment
 from gregor.pipeline.session import spark_session
@@ -67,6 +67,7 @@ class QuietDesk:
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
+        self.metrics: Metrics = NoMetrics()
 
     def session(self, config: Mapping[str, str] | None = None) -> SparkSession:
         """Return the session, see Desk."""

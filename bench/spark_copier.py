@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gregor.pipeline.jobs import mirror
+from gregor.pipeline.jobs.desk import Metrics, NoMetrics
 from gregor.pipeline.session import spark_session
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class _QuietDesk:
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
+        self.metrics: Metrics = NoMetrics()
 
     def session(self, config: Mapping[str, str] | None = None) -> SparkSession:
         return self._session

@@ -14,7 +14,7 @@ from ..filesystems.locations import location_argument
 from .desk import Desk, Summary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from ..archive.archive import Archive
     from ..archive.value_formats import ValueFormat
@@ -131,8 +131,11 @@ def open_writer(options: argparse.Namespace, cluster_id: str | None, desk: Desk,
     return ArchiveWriter(archive, values)
 
 
-def value_format(options: argparse.Namespace, kind: Values) -> ValueFormat:
-    """Return the format of values in the options. Raises OptionError, RegistryError."""
+def value_format(options: argparse.Namespace, kind: Values, topics: Collection[str] | None = None) -> ValueFormat:
+    """Return the format of values in the options; `topics` are those of the job, if not those of the options.
+
+    Raises OptionError, RegistryError.
+    """
     from ..archive.value_formats import RegisteredValues, ValueFormat
     from ..options import names_of
     from ..values.registry_settings import RegistrySettings
@@ -144,8 +147,8 @@ def value_format(options: argparse.Namespace, kind: Values) -> ValueFormat:
     if options.schema:
         raise OptionError("give --schema or --schema-registry, not both")
     settings = RegistrySettings.from_file(options.schema_registry, options.registry_config)
-    topics = names_of(options.topics or "")
-    subject = options.subject or (f"{topics[0]}-value" if len(topics) == 1 else None)
+    found = names_of(options.topics or "") if topics is None else list(topics)
+    subject = options.subject or (f"{found[0]}-value" if len(found) == 1 else None)
     if subject is None:
         raise OptionError("--schema-registry needs --subject, unless --topics names one topic")
     return ValueFormat.from_registry(kind, RegisteredValues.of_subject(settings, subject, options.message))

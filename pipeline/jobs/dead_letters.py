@@ -41,8 +41,9 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
         notes = () if counts else ("no dead letters",)
         return Summary(("TOPIC", "PARTITION", "REASON", "RECORDS"), counts, notes)
     with lock_of(options, desk) as lock:
-        known = Archive.open(options.archive.absolute(), desk).description
-        values = value_format(options, known.values)
+        archive = Archive.open(options.archive.absolute(), desk)
+        known = archive.description
+        values = value_format(options, known.values, topics or {topic for topic, *_ in count_by_reason(archive)})
         if str(values.arrow_type()) != known.value_type:
             raise PipelineError(
                 f"{options.archive}: the archive has values of type {known.value_type}, and these schemas make "
