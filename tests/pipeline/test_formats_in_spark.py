@@ -214,7 +214,10 @@ def test_a_task_that_fails_once_changes_nothing(
 def test_errors_reach_the_user(spark: "SparkSession", broker_process: BrokerProcess, topic: str) -> None:
     for options, complaint in (
         ({"startingOffset": "1"}, "did you mean startingOffsets"),
-        ({"startingOffsets": json.dumps({topic: {"0": 9_999_999}})}, f"{topic}-0: offset 9999999 is missing"),
+        (
+            {"startingOffsets": json.dumps({topic: {"0": 9_999_999, "1": -2, "2": -2}})},
+            f"{topic}-0: offset 9999999 is missing",
+        ),
     ):
         with pytest.raises(AnalysisException, match=complaint):
             read(spark, broker_process, topic, **options).collect()
