@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -85,6 +86,7 @@ class Partition:
         "is_internal",
         "leader_epoch",
         "log",
+        "on_waiting",
         "role",
         "topic",
     )
@@ -96,6 +98,8 @@ class Partition:
         self.is_internal = is_internal(log.topic)
         self.leader_epoch = leader_epoch
         self.role: Leadership | Following | None = None
+        self.on_waiting: Callable[[Partition], None] | None = None
+        """Called when an operation begins to wait for replicas; `PartitionRegistry` sets it."""
         self._waiters: set[PartitionWaiter] = set()
         self._followers_waiting: set[PartitionWaiter] = set()
         self._unreplicated: list[UnreplicatedAppend] = []
@@ -269,6 +273,7 @@ class Partition:
         outcome: Pending[ErrorCode] = Pending()
         deadline = trio.current_time() + timeout_s
         heapq.heappush(self._unreplicated, UnreplicatedAppend(offset, next(self._order), deadline, outcome))
+        self._begin_to_wait()
         return outcome
 
     def _code_of_replicated(self) -> ErrorCode:
@@ -281,11 +286,17 @@ class Partition:
         """The number of appends whose answers wait for replicas."""
         return len(self._unreplicated)
 
+    def _begin_to_wait(self) -> None:
+        if self.on_waiting is not None:
+            self.on_waiting(self)
+
+    @property
+    def has_waiting_operations(self) -> bool:
+        """Whether appends or deletions wait for replicas."""
+        return bool(self._unreplicated or self._undeleted)
+
     def give_up_late(self, now: float) -> None:
-        """Fail operations whose deadline has passed; call this periodically with trio's time."""
-        if not self._unreplicated and not self._undeleted:
-            # This is so for nearly all partitions, of which there may be thousands.
-            return
+        """Fail operations whose deadline has passed; call this periodically with trio's time (`WaitingPartitions`)."""
         late = [waiting for waiting in self._unreplicated if waiting.deadline <= now]
         if late:
             self._unreplicated = [waiting for waiting in self._unreplicated if waiting.deadline > now]
@@ -316,6 +327,7 @@ class Partition:
             return completed(ErrorCode.NONE)
         outcome: Pending[ErrorCode] = Pending()
         self._undeleted.append(Undeleted(offset, trio.current_time() + timeout_s, outcome))
+        self._begin_to_wait()
         return outcome
 
     def _forget_deleted(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.topic_partition import AnyTopicPartition
 from .partition import Partition
+from .waiting_partitions import WaitingPartitions
 
 
 class PartitionRegistry:
@@ -20,6 +21,7 @@ class PartitionRegistry:
         self._topics: dict[str, dict[int, Partition]] = {}
         self._encoded: dict[bytes, dict[int, Partition]] = {}
         self._offline: set[AnyTopicPartition] = set()
+        self.waiting = WaitingPartitions()
         for partition in partitions:
             self.add(partition)
 
@@ -75,6 +77,7 @@ class PartitionRegistry:
         """Start serving a partition."""
         partitions = self._topics.setdefault(partition.topic, {})
         partitions[partition.index] = partition
+        partition.on_waiting = self.waiting.add
         self._offline.discard((partition.topic, partition.index))
         self._encoded[partition.topic.encode()] = partitions
 

@@ -21,9 +21,6 @@ from .throttle import ReplicationThrottles
 
 logger = logging.getLogger(__name__)
 
-TIMEOUT_CHECK_S = 0.2
-"""Largest delay of the timeout error for acks=all."""
-
 
 class Replication:
     """A set of tasks that copy the followed partitions, and maintain the in-sync sets of the led ones."""
@@ -76,7 +73,7 @@ class Replication:
             nursery.start_soon(self._changes.run)
             nursery.start_soon(self._drop_laggards)
             nursery.start_soon(self._note_high_watermarks)
-            nursery.start_soon(self._give_up_late_appends)
+            nursery.start_soon(self._partitions.waiting.run)
 
     async def _drop_laggards(self) -> None:
         """Check for lagging followers twice in each lag time (Kafka: `isr-expiration`)."""
@@ -90,10 +87,3 @@ class Replication:
             await trio.sleep(self._config.replica_high_watermark_checkpoint_interval_ms / 1000)
             for write in self._logs.high_watermark_checkpoints():
                 await trio.to_thread.run_sync(write)
-
-    async def _give_up_late_appends(self) -> None:
-        while True:
-            await trio.sleep(TIMEOUT_CHECK_S)
-            now = trio.current_time()
-            for partition in self._partitions:
-                partition.give_up_late(now)
