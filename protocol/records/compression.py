@@ -31,10 +31,11 @@ member or piece would cost a copy of the rest."""
 
 GZIP_WINDOW_BITS = 31
 GZIP_LEVEL = 6
-"""zlib's default level, as in Java, for batches that are stored."""
+"""zlib's default level, as in Java. The promised size of a down-conversion (KIP-283) is the stored one, so where batches
+became larger than by zlib an answer would have fewer messages than Kafka's."""
 TRANSIT_GZIP_LEVEL = 1
-"""isa-l's level for batches that are converted for one client: 7 to 9 times faster than zlib. Its output has 0.96 to
-1.07 times the size for logs, up to 1.36 for text of few words; an answer (KIP-283) then has fewer batches."""
+"""isa-l's level for batches that Kafka does not convert: 7 to 9 times faster than zlib. Its output has 0.96 to 1.07 times
+the size for logs, up to 1.36 for text of few words."""
 ZSTD_LEVEL = 3
 ZSTD_SKIPPABLE_MAGIC = b"\x2a\x4d\x18"
 """The last bytes of the magic number of a skippable frame; the first is 0x50 to 0x5f."""
@@ -88,7 +89,7 @@ def compress(codec: Codec, data: Buffer, *, magic: int = 2) -> bytes:
 def compress_pieces(codec: Codec, pieces: Iterable[Buffer], *, magic: int = 2, is_for_transit: bool = False) -> bytes:
     """Compress data that comes in pieces, as `compress` does; a piece may be overwritten once the next is read.
 
-    What is not stored (`is_for_transit`) is compressed fast rather than well.
+    What is not stored, and has no promised size (`is_for_transit`), is compressed fast rather than well.
     """
     if is_for_transit and codec is Codec.GZIP:
         return _gzip_for_transit(pieces)

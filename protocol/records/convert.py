@@ -197,7 +197,7 @@ def _convert_compressed_v2(batch: BatchView, to_magic: int, limit_bytes: int, zs
     inner_base_offset = first.offset if to_magic == v1.MAGIC else 0
     conversion = _open_records(batch, body, to_magic, inner_base_offset)
     inner = _Written(_inner_messages(conversion, body))
-    compressed = compress_pieces(codec, inner, magic=to_magic, is_for_transit=True)
+    compressed = compress_pieces(codec, inner, magic=to_magic, is_for_transit=codec is not batch.codec)
     attributes = codec | conversion.attributes
     wrapper = (
         v0.build_message(conversion.offset, None, compressed, attributes=attributes)
@@ -340,7 +340,7 @@ def _convert_wrapper(
             offset = record.offset - first_offset
             encoded += v1.build_message(offset, record.timestamp, record.key, record.value, attributes=flags)
 
-    value = compress_pieces(batch.codec, run.pieces(append), magic=magic, is_for_transit=True)
+    value = compress_pieces(batch.codec, run.pieces(append), magic=magic)
     if not batch.is_compressed:
         return Converted(value, run.count, run.size_bytes)
     attributes = int(batch.codec) | flags
