@@ -31,11 +31,11 @@ member or piece would cost a copy of the rest."""
 
 GZIP_WINDOW_BITS = 31
 GZIP_LEVEL = 6
-"""zlib's default level, as in Java. The promised size of a down-conversion (KIP-283) is the stored one, so where batches
-became larger than by zlib an answer would have fewer messages than Kafka's."""
+"""zlib's default level, as in Java. The promised size of a down-conversion (KIP-283) is the stored one, so if batches
+became larger than by zlib, an answer would have fewer messages than Kafka's."""
 TRANSIT_GZIP_LEVEL = 1
-"""isa-l's level for batches that Kafka does not convert: 7 to 9 times faster than zlib. Its output has 0.96 to 1.07 times
-the size for logs, up to 1.36 for text of few words."""
+"""isa-l's level for batches that Kafka does not convert: 7 to 9 times faster than zlib. Its output has 0.96 to 1.07
+times the size for logs, up to 1.36 for text of few words."""
 ZSTD_LEVEL = 3
 ZSTD_SKIPPABLE_MAGIC = b"\x2a\x4d\x18"
 """The last bytes of the magic number of a skippable frame; the first is 0x50 to 0x5f."""
