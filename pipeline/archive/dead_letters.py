@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from ..columns.schemas import HEADERS
-from ..errors import PipelineError
 from ..filesystems.files import parquet_source
 from ..filesystems.locations import Location, name_below
 from ..spark_tasks import run_tasks
@@ -39,13 +38,12 @@ LONGEST_SHOWN = 80
 
 @dataclass(frozen=True, slots=True)
 class RetryWork:
-    """The work of one task: the files of dead letters of one topic, relative to `root`."""
+    """The work of one task: the files of dead letters of one topic."""
 
-    root: Location
     staging: Location
     number: int
     topic: str
-    names: Sequence[str]
+    files: Sequence[Location]
     description: ArchiveDescription
     values: ValueFormat
 
@@ -103,16 +101,15 @@ def retry(archive: Archive, values: ValueFormat, desk: Desk, topics: Sequence[st
 
     The caller holds the archive's lock.
     """
-    if archive.description.table_format.is_table:
-        raise PipelineError(f"{archive.root}: only dead letters of an archive with --format parquet are decoded again")
     manifest = archive.manifest
-    by_topic: dict[str, list[str]] = {}
+    is_table = archive.description.table_format.is_table
+    by_topic: dict[str, list[Location]] = {}
     for path, topic in archive.table.files(DEAD_LETTERS):
         if not topics or topic in topics:
-            by_topic.setdefault(topic, []).append(name_below(path, archive.root))
+            by_topic.setdefault(topic, []).append(path)
     work = [
-        RetryWork(archive.root, manifest.staging, manifest.next_number, topic, names, archive.description, values)
-        for topic, names in sorted(by_topic.items())
+        RetryWork(manifest.staging, manifest.next_number, topic, files, archive.description, values)
+        for topic, files in sorted(by_topic.items())
     ]
     with desk.progress(len(work), "topics") as progress:
         done = run_tasks(desk.session(), work, retry_topic, progress)
@@ -127,7 +124,10 @@ def retry(archive: Archive, values: ValueFormat, desk: Desk, topics: Sequence[st
                 dead_letters=-sum(receipt.rows for _, receipt in better),
                 checksum=sum(receipt.checksum for _, receipt in better) % MODULUS,
                 topic_ids={},
-                replaces=[name for each, _ in better for name in each.names],
+                replaces=[]
+                if is_table
+                else [name_below(path, archive.root) for each, _ in better for path in each.files],
+                retried=[each.topic for each, _ in better] if is_table else [],
             )
         )
     archive.sweep()
@@ -143,13 +143,13 @@ def retry_topic(work: RetryWork) -> RetryReceipt:
     letters = PartFiles(work.staging, DEAD_LETTERS, work.topic, work.number, letter_schema, None)
     decoder = work.values.decoder()
     rows = left = checksum = 0
-    for batch in _batches(work):
+    for batch in _batches(work, letter_schema):
         decoded, reasons = decoder.decode(batch["value"])
         is_good = pa.array([index not in reasons for index in range(batch.num_rows)])
         if reasons:
             letters.add(dead_letters_of(batch, reasons, letter_schema))
         good = batch.filter(is_good)
-        files.add(with_values(batch, decoded, schema).filter(is_good))
+        files.add(with_values(batch, decoded, schema, description.fields).filter(is_good))
         rows += good.num_rows
         left += len(reasons)
         for partition in sorted(set(good["partition"].to_pylist())):
@@ -159,6 +159,9 @@ def retry_topic(work: RetryWork) -> RetryReceipt:
     return RetryReceipt(work.topic, [*files.close(), *letters.close()], rows, left, checksum % MODULUS)
 
 
-def _batches(work: RetryWork) -> Iterable[pa.RecordBatch]:
-    for name in work.names:
-        yield from parquet.ParquetFile(parquet_source(work.root / name), page_checksum_verification=True).iter_batches()
+def _batches(work: RetryWork, schema: pa.Schema) -> Iterable[pa.RecordBatch]:
+    """Yield the dead letters with the columns and types of the archive, as Spark may have rewritten the files."""
+    for path in work.files:
+        for batch in parquet.ParquetFile(parquet_source(path), page_checksum_verification=True).iter_batches():
+            columns = [batch[field.name].cast(field.type, safe=False) for field in schema]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -53,7 +53,10 @@ class DeltaTables:
         """Append a staged batch to the tables, see RowTable.publish."""
         hour = ["hour"] if self._description.period is Period.HOUR else []
         self._append(DATA, ["topic", "date", *hour], self._description.fields, batch)
-        self._append(DEAD_LETTERS, ["topic"], (), batch)
+        if batch.retried:
+            self._replace_letters(batch)
+        else:
+            self._append(DEAD_LETTERS, ["topic"], (), batch)
 
     def files(self, folder: str = DATA) -> list[TableFile]:
         """Return the table's current files, see RowTable.files."""
@@ -131,6 +134,21 @@ class DeltaTables:
         writer = rows.sortWithinPartitions(*partitions, "partition", order).write.format("delta").mode("append")
         once = {"txnAppId": APPLICATION, "txnVersion": str(batch.number), "mergeSchema": "true"}
         self._save(folder, writer.partitionBy(*partitions).options(**once))
+
+    def _replace_letters(self, batch: ArchivedBatch) -> None:
+        """Replace the dead letters of the topics that were decoded again, in one commit."""
+        from pyspark.sql import functions as f
+
+        staging = self._root / batch.staged_in
+        paths = [staging / name for name in batch.files if name.startswith(f"{DEAD_LETTERS}/")]
+        if paths:
+            rows = parquet_frame(self._session, staging / DEAD_LETTERS, paths)
+        else:
+            rows = self._load(DEAD_LETTERS).where(f.lit(False))
+        topics = ", ".join("'" + topic + "'" for topic in batch.retried)
+        writer = rows.withColumn("topic", rows["topic"].cast("string")).write.format("delta").mode("overwrite")
+        once = {"txnAppId": APPLICATION, "txnVersion": str(batch.number), "replaceWhere": f"topic IN ({topics})"}
+        self._save(DEAD_LETTERS, writer.partitionBy("topic").options(**once))
 
     def _save(self, folder: str, writer: DataFrameWriter) -> None:
         if self._description.table is None:

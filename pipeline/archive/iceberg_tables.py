@@ -69,7 +69,9 @@ class IcebergTables:
         """Append a staged batch to the tables, see RowTable.publish."""
         for folder in (DATA, DEAD_LETTERS):
             names = [name for name in batch.files if name.startswith(f"{folder}/")]
-            if names:
+            if folder == DEAD_LETTERS and batch.retried:
+                self._replace_letters(names, batch)
+            elif names:
                 table = self._load(folder) or self._create(folder, batch.staged_in, names[0])
                 if int(table.properties.get(BATCH, -1)) < batch.number:
                     self._append(table, folder, names, batch)
@@ -141,6 +143,23 @@ class IcebergTables:
             transaction.add_files(paths, snapshot_properties=summary, check_duplicate_files=False)
 
         _commit(table, append)
+
+    def _replace_letters(self, names: list[str], batch: ArchivedBatch) -> None:
+        """Replace the dead letters of the topics that were decoded again, in one commit."""
+        from pyiceberg.expressions import In
+
+        table = self._load(DEAD_LETTERS)
+        if table is None or int(table.properties.get(BATCH, -1)) >= batch.number:
+            return
+        paths = self._move(table, DEAD_LETTERS, self._root / batch.staged_in, names) if names else []
+
+        def replace(transaction: Transaction) -> None:
+            transaction.set_properties({BATCH: str(batch.number)})
+            transaction.delete(In("topic", batch.retried))
+            if paths:
+                transaction.add_files(paths, check_duplicate_files=False)
+
+        _commit(table, replace)
 
     def _move(self, table: Table, folder: str, staging: Location, names: list[str]) -> list[str]:
         """Move staged files to the table's location; return their new places, also of those moved already."""

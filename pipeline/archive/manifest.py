@@ -257,6 +257,8 @@ def _entry_fields(batch: ArchivedBatch) -> dict[str, Any]:
     if batch.staged_in == STAGED:
         # Versions that know archives of this machine alone read the entry without this field.
         del fields["staged_in"]
+    if not batch.retried:
+        del fields["retried"]
     return fields
 
 

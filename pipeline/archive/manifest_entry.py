@@ -34,6 +34,8 @@ class ArchivedBatch:
     """Files of earlier entries that this entry's files replace."""
     staged_in: str = "staged"
     """The folder below the root where the files were staged."""
+    retried: Sequence[str] = ()
+    """Topics whose dead letters, all of them, are replaced by those in this entry's files, in an archive of tables."""
 
 
 def empty_batch(number: int) -> ArchivedBatch:

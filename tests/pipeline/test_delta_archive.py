@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -198,3 +199,23 @@ def test_tables_that_are_not_what_they_seem_are_refused(
         path.unlink()
     with pytest.raises(ManifestError, match="no manifest says what it has"):
         in_spark("archive", *command)
+
+
+def test_dead_letters_that_can_be_decoded_later_become_rows(
+    in_spark: Run, spark: SparkSession, broker_process: BrokerProcess, tmp_path: Path
+) -> None:
+    topic = "retried"
+    make_topic(broker_process, topic)
+    old = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "int"}]}
+    values = [header + b"\x06" for header in (b"\0\0\0\0\x01", b"\0\0\0\0\x02") for _ in range(4)]
+    produce(broker_process, topic, [*values, b"never decodable"])
+    (tmp_path / "schema").write_text(json.dumps(old))
+    root = tmp_path / "lake"
+    known, both = (["--schema", f"{number}={tmp_path / 'schema'}"] for number in (1, 2))
+    in_spark("archive", *delta(broker_process, topic, root, "--values", "avro", *known))
+    assert len(table(spark, root, "dead_letters")) == 5
+    for _ in range(2):
+        better = in_spark("dead_letters", "--archive", str(root), "--retry", *known, *both)
+        assert len(table(spark, root, "dead_letters")) == 1
+    assert better.rows == [(topic, 0, 1)]
+    assert len(table(spark, root)) == 8

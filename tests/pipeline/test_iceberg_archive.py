@@ -16,8 +16,9 @@ pytest.importorskip("pyiceberg", reason="archives in Iceberg need gregor-broker[
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.utils.config import Config
 
-from gregor.pipeline.archive import iceberg_compaction, iceberg_tables, writing
+from gregor.pipeline.archive import dead_letters, iceberg_compaction, iceberg_tables, writing
 from gregor.pipeline.archive import manifest as manifests
+from gregor.pipeline.archive.description import ArchiveDescription
 from gregor.pipeline.archive.iceberg_tables import BATCH, RANGES, IcebergTables
 from gregor.pipeline.archive.manifest import Manifest, ManifestError
 from gregor.pipeline.errors import OptionError, PipelineError
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _tasks_without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (writing, iceberg_compaction, replay, audit):
+    for module in (writing, iceberg_compaction, replay, audit, dead_letters):
         monkeypatch.setattr(module, "run_tasks", run_tasks_once)
 
 
@@ -242,3 +243,27 @@ def test_a_table_in_a_catalog_with_folders_by_fields(
             run_job("archive", *iceberg(broker_process, "sold", tmp_path / "new", "--table", wrong))
     with pytest.raises(OptionError, match="not in Iceberg"):
         run_job("archive", *iceberg(broker_process, "sold", tmp_path / "none", "--values", "batches"))
+
+
+def test_dead_letters_that_can_be_decoded_later_become_rows(broker_process: BrokerProcess, tmp_path: Path) -> None:
+    topic = "retried"
+    make_topic(broker_process, topic)
+    old = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "int"}]}
+    values = [header + b"\x06" for header in (b"\0\0\0\0\x01", b"\0\0\0\0\x02") for _ in range(4)]
+    produce(broker_process, topic, [*values, b"never decodable"])
+    (tmp_path / "schema").write_text(json.dumps(old))
+    root = tmp_path / "lake"
+    known, both = (["--schema", f"{number}={tmp_path / 'schema'}"] for number in (1, 2))
+    run_job("archive", *iceberg(broker_process, topic, root, "--values", "avro", *known))
+    assert len(rows(root, "dead_letters")) == 5
+    for _ in range(2):
+        better = run_job("dead_letters", "--archive", str(root), "--retry", *known, *both)[0]
+        assert len(rows(root, "dead_letters")) == 1
+    assert better.rows == [(topic, 0, 1)]
+    assert len(rows(root)) == 8
+    run_job("dead_letters", "--archive", str(root), "--retry", *known, *both)
+    # As if a writer had been killed before the manifest counted the entry: its publication is repeated.
+    batch = Manifest(root, has_files=False).batches[1]
+    assert batch.retried == [topic]
+    IcebergTables(ArchiveDescription.read(root), Manifest(root, has_files=False)).publish(batch)  # type: ignore[arg-type]
+    assert (len(rows(root)), len(rows(root, "dead_letters"))) == (8, 1)
