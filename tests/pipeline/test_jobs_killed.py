@@ -124,6 +124,21 @@ def assert_archived(source: BrokerProcess, root: Path) -> None:
     assert set((root / "data").rglob("*.parquet")) == set(Manifest(root).files())
 
 
+def assert_in_table(source: BrokerProcess, root: Path) -> None:
+    """Check that the archive's table of Iceberg has every record once, and its folder no other files."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    table = SqlCatalog("archive", uri=f"sqlite:///{root / 'catalog.db'}").load_table("archive.data")
+    rows = table.scan().to_arrow().sort_by("offset").to_pylist()
+    for partition in range(PARTITIONS):
+        originals = records_of(source, TOPIC, partition)
+        found = [row for row in rows if row["partition"] == partition]
+        assert [(row["offset"], row["value"]) for row in found] == [(row["offset"], row["value"]) for row in originals]
+    assert len(rows) == sum(end_offsets(source, TOPIC))
+    named = {Path(task.file.file_path.removeprefix("file://")) for task in table.scan().plan_files()}
+    assert set((root / "data").rglob("*.parquet")) == named
+
+
 def assert_copied(source: BrokerProcess, target: BrokerProcess, topic: str) -> None:
     """Check that the copy has the same records in the same order, each once."""
     for partition in range(PARTITIONS):
@@ -135,6 +150,15 @@ def test_an_archive(source: BrokerProcess, tmp_path: Path, kills: int) -> None:
     command = arguments(source, TOPIC, root, *SMALL_ROUNDS)
     assert run_killed(kills, root, "archive", *command)
     assert_archived(source, root)
+
+
+def test_an_archive_in_iceberg(source: BrokerProcess, tmp_path: Path, kills: int) -> None:
+    pytest.importorskip("pyiceberg", reason="archives in Iceberg need gregor-broker[iceberg]")
+    root = tmp_path / "lake"
+    # A commit of Iceberg takes some tens of milliseconds, so there are fewer commits.
+    command = arguments(source, TOPIC, root, "--format", "iceberg", "--max-bytes", "100000")
+    assert run_killed(kills, root, "archive", *command)
+    assert_in_table(source, root)
 
 
 def test_an_archive_whose_broker_dies(source: BrokerProcess, tmp_path: Path, kills: int) -> None:
