@@ -58,7 +58,10 @@ def revenue(found: DataFrame) -> DataFrame:
 
 
 def start(spark: SparkSession, bootstrap_servers: str, folder: Path, *, follows: bool) -> list[StreamingQuery]:
-    """Start the two streams, into the table of revenue and into that of rejected messages."""
+    """Start the two streams, into the table of revenue and into that of rejected messages.
+
+    Without `follows` the second one starts when the first one has ended.
+    """
     place = str(folder / "revenue")
 
     def upsert(windows: DataFrame, _: int) -> None:
@@ -70,14 +73,13 @@ def start(spark: SparkSession, bootstrap_servers: str, folder: Path, *, follows:
 
     found = orders(spark, bootstrap_servers)
     when = {"processingTime": "10 seconds"} if follows else {"availableNow": True}
-    totals = revenue(found).writeStream.outputMode("update").foreachBatch(upsert)
+    merged = revenue(found).writeStream.outputMode("update").foreachBatch(upsert).trigger(**when)
+    totals = merged.option("checkpointLocation", str(folder / "checkpoints/revenue")).start()
+    if not follows:
+        totals.awaitTermination()
     rejected = found.where("NOT is_good").select("topic", "partition", "offset", "text").writeStream.format("delta")
-    return [
-        totals.option("checkpointLocation", str(folder / "checkpoints/revenue")).trigger(**when).start(),
-        rejected.option("checkpointLocation", str(folder / "checkpoints/rejected"))
-        .trigger(**when)
-        .start(str(folder / "rejected")),
-    ]
+    appended = rejected.option("checkpointLocation", str(folder / "checkpoints/rejected")).trigger(**when)
+    return [totals, appended.start(str(folder / "rejected"))]
 
 
 def write_page(spark: SparkSession, folder: Path) -> None:
