@@ -111,7 +111,8 @@ class ArchiveDescription:
             ("partition fields", self.fields, known.fields),
         ):
             if ours != theirs and not (name == "value type" and known.table_format.is_table):
-                raise ManifestError(f"{root}: the archive was made with {name} {theirs}, not {ours}: use another root")
+                made, asked = (each or "none" for each in (theirs, ours))
+                raise ManifestError(f"{root}: the archive was made with {name} {made}, not {asked}: use another root")
         if self.cluster_id and known.cluster_id and self.cluster_id != known.cluster_id:
             raise ManifestError(f"{root}: the archive is of cluster {known.cluster_id}, not of {self.cluster_id}")
         return known
