@@ -3,8 +3,8 @@
     python -m bench.clients [--rounds 3] [--bootstrap HOST:PORT]
 
 Each client runs in a process of its own, turn by turn; the table has the median of the rounds, with the lowest and the
-highest. The other clients are in an environment under ~/.cache, created by the first run. Without --bootstrap a Gregor
-broker is started.
+highest. The CPU time of importing the client is in a column of its own. The other clients are in an environment under
+~/.cache, created by the first run. Without --bootstrap a Gregor broker is started.
 """
 
 from __future__ import annotations
@@ -75,13 +75,15 @@ def main() -> int:
                     for direction in ("produce", "consume"):
                         figures = run_worker(client, direction, running.bootstrap, topic, count, size)
                         results[direction, size, client].append(figures)
-    print("| direction | record | client | records/s | CPU us per record |\n|" + " --- |" * 5)
+    print("| direction | record | client | records/s | CPU us per record | CPU ms of the imports |\n|" + " --- |" * 6)
     for (direction, size, client), rounds in sorted(
         results.items(), key=lambda item: (item[0][0] != "produce", item[0])
     ):
         rates = [figures["records"] / figures["seconds"] for figures in rounds]
         cpu = [figures["cpu_seconds"] / figures["records"] * 1e6 for figures in rounds]
-        print(f"| {direction} | {size} B | {client} | {spread(rates, ',.0f')} | {spread(cpu, '.2f')} |")
+        imports = [figures["import_seconds"] * 1e3 for figures in rounds]
+        texts = (spread(rates, ",.0f"), spread(cpu, ".2f"), spread(imports, ".0f"))
+        print(f"| {direction} | {size} B | {client} | " + " | ".join(texts) + " |")
     return 0
 
 

@@ -18,6 +18,13 @@ cpdef Py_ssize_t record_size_bound(key, value, headers) except -1
 cdef Py_ssize_t _headers_size_bound(headers) except -1
 
 
+cdef class ReservedBytes:
+    cdef public long long capacity_bytes, used_bytes
+    cdef readonly object waiting
+
+    cpdef bint try_reserve(self, long long size_bytes)
+
+
 cdef class Delivery:
     cdef object _batch
     cdef Py_ssize_t _index
@@ -38,5 +45,5 @@ cdef class OpenBatch:
 
 @cython.locals(batch=OpenBatch, index=Py_ssize_t, room=double)
 cpdef append_to_open(
-    queues, memory, Py_ssize_t partition, long long timestamp, bytes key, bytes value, headers, Py_ssize_t size_bound
+    queues, ReservedBytes memory, Py_ssize_t partition, long long timestamp, bytes key, bytes value, headers, Py_ssize_t size_bound
 )

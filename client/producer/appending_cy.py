@@ -6,6 +6,7 @@ Ordinary Python that is also compiled, as ``protocol/records/kernel_cy`` is: ``a
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -28,7 +29,6 @@ from ..errors import anew
 from .record_metadata import RecordMetadata
 
 if TYPE_CHECKING:
-    from .buffer_memory import BufferMemory
     from .delivered_batch import DeliveredBatch
     from .record_checks import Headers
 
@@ -105,6 +105,27 @@ def _headers_size_bound(headers: Headers) -> int:
             size += len(content)
         size += 2 * MAX_LENGTH_BYTES
     return size
+
+
+class ReservedBytes:
+    """A bounded counter of bytes, and the queue of callers that wait for bytes; see `buffer_memory.BufferMemory`."""
+
+    __slots__ = ("capacity_bytes", "used_bytes", "waiting")
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.used_bytes = 0
+        self.waiting: deque[Any] = deque()
+
+    def try_reserve(self, size_bytes: int) -> bool:
+        """Reserve the bytes if they are free and no other caller waits for memory.
+
+        Returns whether they were reserved.
+        """
+        if self.waiting or self.used_bytes + size_bytes > self.capacity_bytes:
+            return False
+        self.used_bytes += size_bytes
+        return True
 
 
 class Delivery:
@@ -253,7 +274,7 @@ class OpenBatch:
 
 def append_to_open(
     queues: Queues,
-    memory: BufferMemory,
+    memory: ReservedBytes,
     partition: int,
     timestamp: int,
     key: bytes | None,
@@ -283,7 +304,7 @@ def append_to_open(
     try:
         delivery = batch.append(timestamp, key, value, headers, size_bound)
     except BaseException:
-        memory.release(size_bound)
+        memory.used_bytes -= size_bound
         raise
     if partition < 0:
         sticky.produced_bytes += room - batch.room

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from enum import Enum, auto
+from enum import IntEnum, auto
 
 import trio
 
@@ -28,11 +28,10 @@ from ...protocol.records.record import NO_TIMESTAMP, Record
 from ..errors import anew
 from .appending_cy import OpenBatch
 from .compression_estimator import CONTINGENCY_FACTOR, CompressionRatioEstimator
-from .raw_batch import RawBatch, produced_again
-from .raw_batch import stamp as stamp_payload
+from .raw_batch import RawBatch, produced_again, write_producer
 
 
-class BatchState(Enum):
+class BatchState(IntEnum):
     """The state of a batch; see the diagram above."""
 
     OPEN = auto()
@@ -62,6 +61,7 @@ class ProducerBatch(OpenBatch):
         "attempts",
         "base_sequence",
         "codec",
+        "crc_is_due",
         "created_at",
         "error",
         "finished",
@@ -94,7 +94,9 @@ class ProducerBatch(OpenBatch):
         self.size_limit = size_limit
         self.created_at = created_at
         self.state = BatchState.OPEN
-        self.payload = b""
+        self.payload: bytes | bytearray = b""
+        self.crc_is_due = False
+        """Whether the header of `payload` has changed since its CRC was computed; `sent` computes it again."""
         self.is_raw = False
         """Whether the batch was built by the caller of `send_batch`: such a batch is sent unchanged or not at all."""
         self.keeps_producer = False
@@ -137,12 +139,12 @@ class ProducerBatch(OpenBatch):
     # --- bytes ---
 
     def seal(self, estimator: CompressionRatioEstimator, *, is_transactional: bool = False) -> None:
-        """Close the batch: compress it, update the estimated compression ratio, write the header."""
+        """Close the batch: compress it, update the estimated compression ratio, write the header except for the CRC."""
         body: bytes | bytearray = self.body
         if self.codec is not Codec.NONE:
             body = compress(self.codec, self.body)
             estimator.observe(self.topic, self.codec, len(body) / len(self.body))
-        self.payload = v2.assemble_batch(
+        self.payload = v2.assemble_without_crc(
             body,
             record_count=self.record_count,
             base_offset=0,
@@ -151,6 +153,7 @@ class ProducerBatch(OpenBatch):
             base_timestamp=self.base_timestamp,
             max_timestamp=self.max_timestamp,
         )
+        self.crc_is_due = True
         self.body = bytearray()
         self._move_to(BatchState.SEALED)
 
@@ -193,9 +196,10 @@ class ProducerBatch(OpenBatch):
     def stamp(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
         """Write the producer's identity and the first record's sequence number into the sealed bytes."""
         self.producer_id, self.producer_epoch, self.base_sequence = producer_id, producer_epoch, base_sequence
-        payload = bytearray(self.payload)
-        stamp_payload(payload, producer_id, producer_epoch, base_sequence)
-        self.payload = bytes(payload)
+        if not isinstance(self.payload, bytearray):
+            self.payload = bytearray(self.payload)
+        write_producer(self.payload, producer_id, producer_epoch, base_sequence)
+        self.crc_is_due = True
 
     @property
     def has_sequence(self) -> bool:
@@ -249,7 +253,11 @@ class ProducerBatch(OpenBatch):
         return self.state in (BatchState.DELIVERED, BatchState.FAILED)
 
     def sent(self, node: int | None = None) -> None:
-        """Note that the batch was sent to a broker."""
+        """Note that the batch is sent to a broker; from now on its bytes are complete."""
+        if self.crc_is_due:
+            assert isinstance(self.payload, bytearray), "bytes that are not ours have a CRC"
+            v2.write_crc(self.payload)
+            self.crc_is_due = False
         self.attempts += 1
         self.sent_to = node
         self._move_to(BatchState.IN_FLIGHT)

@@ -2,45 +2,29 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 import trio
 
 from ..errors import ClosedError, RecordTooLargeError
 from ..metrics import Metrics
+from .appending_cy import ReservedBytes
 
 
-class BufferMemory:
+class BufferMemory(ReservedBytes):
     """A counter of the bytes of records from `send` until delivery or failure; it does not hold the bytes themselves.
 
     Invariant: 0 <= used_bytes, and used_bytes <= capacity_bytes after every reservation.
     """
 
-    def __init__(self, capacity_bytes: int) -> None:
-        self.capacity_bytes = capacity_bytes
-        self.used_bytes = 0
-        self._waiting: deque[_Place] = deque()
-
     def measure(self, metrics: Metrics) -> None:
         """Register the metrics of Kafka's BufferPool; the waiting callers are tasks here and threads in Kafka."""
         metrics.measure("buffer-total-bytes", lambda: self.capacity_bytes)
         metrics.measure("buffer-available-bytes", lambda: self.capacity_bytes - self.used_bytes)
-        metrics.measure("waiting-threads", lambda: len(self._waiting))
+        metrics.measure("waiting-threads", lambda: len(self.waiting))
 
     @property
     def is_exhausted(self) -> bool:
         """Whether a caller waits for memory: then batches are sent before they are full, to free memory."""
-        return bool(self._waiting)
-
-    def try_reserve(self, size_bytes: int) -> bool:
-        """Reserve the bytes if they are free and no other caller waits for memory.
-
-        Returns whether they were reserved.
-        """
-        if self._waiting or self.used_bytes + size_bytes > self.capacity_bytes:
-            return False
-        self.used_bytes += size_bytes
-        return True
+        return bool(self.waiting)
 
     async def reserve(self, size_bytes: int) -> None:
         """Wait until the bytes are free and reserve them. A cancelled call has reserved nothing.
@@ -54,14 +38,14 @@ class BufferMemory:
             await trio.lowlevel.cancel_shielded_checkpoint()
             return
         place = _Place(size_bytes)
-        self._waiting.append(place)
+        self.waiting.append(place)
         try:
             await place.woken.wait()
         except BaseException:
             if place.is_granted:
                 self.release(size_bytes)
-            elif place in self._waiting:
-                self._waiting.remove(place)
+            elif place in self.waiting:
+                self.waiting.remove(place)
                 self._grant()
             raise
         if not place.is_granted:
@@ -70,17 +54,17 @@ class BufferMemory:
     def release(self, size_bytes: int) -> None:
         """Release bytes, and hand them to the waiting callers in order."""
         self.used_bytes -= size_bytes
-        if self._waiting:
+        if self.waiting:
             self._grant()
 
     def close(self) -> None:
         """Make all waiting callers raise ClosedError."""
-        while self._waiting:
-            self._waiting.popleft().woken.set()
+        while self.waiting:
+            self.waiting.popleft().woken.set()
 
     def _grant(self) -> None:
-        while self._waiting and self.used_bytes + self._waiting[0].size_bytes <= self.capacity_bytes:
-            place = self._waiting.popleft()
+        while self.waiting and self.used_bytes + self.waiting[0].size_bytes <= self.capacity_bytes:
+            place = self.waiting.popleft()
             self.used_bytes += place.size_bytes
             place.is_granted = True
             place.woken.set()

@@ -20,7 +20,6 @@ Batch states: `batch.py`; choice of partition: `partitioner.py`; requests and an
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from random import Random
@@ -38,41 +37,30 @@ from ..errors import (
     ClientError,
     ClosedError,
     DeadlineExceededError,
-    RecordTooLargeError,
     UnknownTopicError,
 )
 from ..lifetime import BackgroundTasks
 from ..metrics import Metrics, MetricValues
 from ..wire.cluster import Cluster, PartitionMetadata
 from ..wire.group_offsets import CommittedOffset, GroupMetadata
-from .accumulator import ANY_PARTITION, Accumulator
-from .appending_cy import Delivery, append_to_open, record_size_bound
+from .accumulator import Accumulator
+from .appending_cy import Delivery
 from .buffer_memory import BufferMemory
 from .compression_estimator import CompressionRatioEstimator
 from .partition_queue import TopicQueues
 from .partitioner import partition_for_key
 from .producer_metadata import ProducerMetadata
 from .raw_batch import read_raw
-from .record_checks import Headers, check_partition, check_timestamp, check_topic
+from .record_checks import check_partition, check_topic
 from .sender import Sender
+from .sending_cy import ANY_PARTITION, RECORDS_BETWEEN_YIELDS, SendingProducer, wall_clock_ms
 from .sequences import PartitionSequence
 from .transactions import TransactionManager, TransactionState
-
-BATCH_OVERHEAD = 61
-RECORDS_BETWEEN_YIELDS = 500
-"""The number of consecutive sends after which other tasks must run."""
 
 CLOSE_GRACE_SECONDS = 5.0
 
 
-def wall_clock_ms() -> int:
-    """Return milliseconds since the epoch; used for timestamps only, so that a jump of the clock affects no
-    deadline.
-    """
-    return time.time_ns() // 1_000_000
-
-
-class Producer:
+class Producer(SendingProducer):
     """A client that sends records::
 
         async with Producer("localhost:9092", linger_ms=5) as producer:
@@ -94,24 +82,17 @@ class Producer:
         self.config = ProducerConfig.from_properties(config)
         self._metrics = Metrics("producer", self.config.client_id)
         self._cluster = Cluster(bootstrap_servers, self.config, self._metrics)
-        self._memory = BufferMemory(self.config.buffer_memory)
-        self._memory.measure(self._metrics)
-        self._accumulator = Accumulator(self.config, CompressionRatioEstimator(), self._memory, Random())
-        self._metadata = ProducerMetadata(self._cluster, self._accumulator, self.config, self._metrics)
-        self._transactions = (
+        memory = BufferMemory(self.config.buffer_memory)
+        memory.measure(self._metrics)
+        accumulator = Accumulator(self.config, CompressionRatioEstimator(), memory, Random())
+        metadata = ProducerMetadata(self._cluster, accumulator, self.config, self._metrics)
+        transactions = (
             TransactionManager(self._cluster, self.config) if self.config.transactional_id is not None else None
         )
-        self._sender = Sender(
-            self._cluster, self._accumulator, self._metadata, self.config, self._metrics, self._transactions
-        )
+        super().__init__(self.config, clock_ms, memory, accumulator, metadata, transactions)
+        self._sender = Sender(self._cluster, accumulator, metadata, self.config, self._metrics, transactions)
         self._background = BackgroundTasks()
-        self._partitioner = self.config.partitioner_class
-        self._ignores_keys = self.config.partitioner_ignore_keys
-        self._max_record_bytes = self.config.max_request_size - BATCH_OVERHEAD
         self._flush_on_error = flush_on_error
-        self._clock_ms = clock_ms
-        self._is_open = False
-        self._sends_since_yield = 0
 
     async def __aenter__(self) -> Self:
         await self._background.open(self._start_tasks)
@@ -140,87 +121,10 @@ class Producer:
 
     # --- sending ---
 
-    async def send(
-        self,
-        topic: str,
-        value: bytes | None,
-        *,
-        key: bytes | None = None,
-        headers: Headers = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> Delivery:
-        """Append a record to a batch, and return its delivery, which may be awaited or not.
-
-        The call waits for metadata and memory if necessary. It is a checkpoint before the record is appended: a
-        cancelled call has sent nothing, and a call that returns has appended its record to a batch. Other tasks run
-        after each full batch and after RECORDS_BETWEEN_YIELDS records, not at each call.
-
-        Raises TypeError or ValueError for an invalid record, RecordTooLargeError, ClosedError, DeadlineExceededError
-        (`max.block.ms`) or BrokerError (topic refused); the record was not appended then.
-        """
-        size_bound = record_size_bound(key, value, headers)
-        if partition is not None:
-            partition = check_partition(partition)
-        if timestamp_ms is not None:
-            timestamp_ms = check_timestamp(timestamp_ms)
-        if size_bound > self._max_record_bytes:
-            raise RecordTooLargeError(
-                f"a record of {size_bound} bytes exceeds max.request.size ({self.config.max_request_size})"
-            )
-        if self._sends_since_yield < RECORDS_BETWEEN_YIELDS:
-            await trio.lowlevel.checkpoint_if_cancelled()
-        else:
-            await self._yield()
-        if not self._is_open or self._transactions is not None:
-            self._check_open()
-        queues = self._accumulator.topics.get(topic)
-        appended_at: int | None = None
-        if queues is not None and self._partitioner is None:
-            if partition is not None:
-                chosen = partition
-            elif key is None or self._ignores_keys:
-                chosen = ANY_PARTITION
-            else:
-                chosen = partition_for_key(key, len(queues.queues))
-            appended_at = self._clock_ms() if timestamp_ms is None else timestamp_ms
-            quick = append_to_open(queues, self._memory, chosen, appended_at, key, value, headers, size_bound)
-            if quick is not None:
-                if self._transactions is not None:
-                    self._transactions.note_partition(topic, quick.partition)
-                self._sends_since_yield += 1
-                return quick
-        if (
-            queues is None
-            or (partition is not None and partition >= len(queues.queues))
-            or not self._memory.try_reserve(size_bound)
-        ):
-            queues = await self._admit(topic, partition, size_bound)
-            appended_at = None
-        # Nothing waits from here on: the record is appended completely, or not at all.
-        try:
-            if partition is None:
-                is_any = key is None and self._partitioner is None
-                partition = ANY_PARTITION if is_any else self._partition_for(queues, key, value)
-            if appended_at is None:
-                appended_at = self._clock_ms() if timestamp_ms is None else timestamp_ms
-            delivery, is_begun, is_filled = self._accumulator.append(
-                queues, partition, appended_at, key, value, headers, size_bound
-            )
-        except BaseException:
-            self._memory.release(size_bound)
-            raise
-        if self._transactions is not None:
-            self._transactions.note_partition(topic, delivery.partition)
-        self._sends_since_yield += 1
-        if is_begun or is_filled:
-            self._note_batch(topic, is_begun=is_begun, is_filled=is_filled)
-        return delivery
-
-    def _note_batch(self, topic: str, *, is_begun: bool, is_filled: bool) -> None:
-        """Let the sender see a batch that was begun or filled."""
-        if is_begun:
-            self._metadata.use(topic)
+    def _note_batch(self, leader: int | None, *, is_filled: bool) -> None:
+        """Let the sender see a batch that was begun or filled, if it can send to the batch's broker now."""
+        if not self._sender.has_room(leader):
+            return
         self._sender.wake()
         if is_filled:
             # Not at each new batch: a caller that sends in a loop would have every record sent alone.

@@ -126,5 +126,10 @@ def produce_again(
 
 def stamp(payload: bytearray | memoryview, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
     """Write a producer's identity and the first record's sequence number into a v2 batch, and its new CRC."""
+    write_producer(payload, producer_id, producer_epoch, base_sequence)
+    v2.write_crc(payload)
+
+
+def write_producer(payload: bytearray | memoryview, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+    """Write a producer's identity and the first record's sequence number into a v2 batch, but not its new CRC."""
     _PRODUCER_FIELDS.pack_into(payload, v2.PRODUCER_ID_AT, producer_id, producer_epoch, base_sequence)
-    v2.UINT32.pack_into(payload, v2.CRC_AT, v2.batch_crc(payload, 0, len(payload)))

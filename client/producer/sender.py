@@ -87,6 +87,8 @@ class Sender:
         self._metrics = metrics
         self._transactions = transactions
         self._is_idempotent = config.is_idempotent
+        self._max_in_flight = config.max_in_flight_requests_per_connection
+        self._watches_availability = config.partitioner_availability_timeout_ms > 0
         self._delivery_timeout = config.delivery_timeout_ms / 1000
         self._in_flight_counts: dict[int, int] = {}
         self._dialling: set[int] = set()
@@ -101,6 +103,18 @@ class Sender:
     def wake(self) -> None:
         """Check for sendable batches again: a batch was started or filled, `flush` was called..."""
         self._news.set()
+
+    def has_room(self, node: int | None) -> bool:
+        """Return whether fewer requests are in flight to this broker than may be; True for an unknown broker."""
+        return node is None or self._in_flight_counts.get(node, 0) < self._max_in_flight
+
+    def can_use(self, leader: int | None) -> bool:
+        """Return whether a batch that is begun or filled now may change what the sender does before the next answer.
+
+        It does not while all requests that may be in flight to its broker are in flight: the next answer wakes the
+        sender. But with `partitioner.availability.timeout.ms` the sender notes since when such a broker is behind.
+        """
+        return self._watches_availability or self.has_room(leader)
 
     async def run(self) -> None:
         """Send batches until cancelled."""
@@ -137,8 +151,7 @@ class Sender:
         Returns whether it did.
         """
         connection = self._cluster.established(node)
-        is_free = self._in_flight_counts.get(node, 0) < self._config.max_in_flight_requests_per_connection
-        if connection is None or not is_free:
+        if connection is None or not self.has_room(node):
             self._accumulator.node_blocked(node, now)
             self._dial_if_needed(node)
             return False
@@ -164,8 +177,9 @@ class Sender:
         for node in self._accumulator.nodes_left_out():
             if node in ready_nodes:
                 continue
-            is_free = self._in_flight_counts.get(node, 0) < self._config.max_in_flight_requests_per_connection
-            if node not in self._cluster.brokers or (is_free and self._cluster.established(node) is not None):
+            if node not in self._cluster.brokers or (
+                self.has_room(node) and self._cluster.established(node) is not None
+            ):
                 self._accumulator.node_took(node)
             else:
                 self._dial_if_needed(node)
@@ -296,7 +310,7 @@ class Sender:
             is_readable = is_legacy or version >= FIRST_VERSION_WITH_FORMAT_V2
             payload = batch.payload if is_readable else batch.legacy_payload()
             batch.sent_bytes = len(payload)
-            topic.partition_data.append(PartitionProduceData(index=queue.partition, records=payload))
+            topic.partition_data.append(PartitionProduceData(index=queue.partition, records=memoryview(payload)))
         request = ProduceRequest(
             acks=self._config.required_acks,
             timeout_ms=self._config.request_timeout_ms,

@@ -187,12 +187,46 @@ def assemble_batch(
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
     """Build a batch of a header with length and CRC, and `body`, the records compressed as in `attributes`."""
-    batch = bytearray(HEADER_SIZE + len(body))
-    HEADER.pack_into(
-        batch,
-        0,
+    batch = assemble_without_crc(
+        body,
+        record_count=record_count,
+        base_offset=base_offset,
+        last_offset=last_offset,
+        attributes=attributes,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        leader_epoch=leader_epoch,
+    )
+    write_crc(batch)
+    return bytes(batch)
+
+
+def write_crc(batch: bytearray | memoryview) -> None:
+    """Compute the CRC of the one batch in `batch` and write it into the header."""
+    UINT32.pack_into(batch, CRC_AT, batch_crc(batch, 0, len(batch)))
+
+
+def assemble_without_crc(
+    body: Buffer,
+    *,
+    record_count: int,
+    base_offset: int,
+    last_offset: int,
+    attributes: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    leader_epoch: int = NO_LEADER_EPOCH,
+) -> bytearray:
+    """Build a batch as `assemble_batch` does, with a CRC of 0: for callers that still change the header."""
+    header = HEADER.pack(
         base_offset,
-        len(batch) - LEADER_EPOCH_AT,
+        HEADER_SIZE + len(body) - LEADER_EPOCH_AT,
         leader_epoch,
         MAGIC,
         0,
@@ -205,6 +239,4 @@ def assemble_batch(
         base_sequence,
         record_count,
     )
-    batch[RECORDS_AT:] = body
-    UINT32.pack_into(batch, CRC_AT, batch_crc(batch, 0, len(batch)))
-    return bytes(batch)
+    return bytearray().join((header, body))

@@ -211,15 +211,16 @@ class PartitionLog:
     ) -> AppendResult:
         """Assign offsets to the validated batches and write them to the page cache.
 
-        Raises BrokerError for a producer that is out of sequence or fenced (see `producer_state`), KAFKA_STORAGE_ERROR
-        if the disk fails. Then nothing is appended, unless the fsync of `flush.messages` failed; after that the log is
-        offline.
+        Raises BrokerError RECORD_LIST_TOO_LARGE for more bytes than `segment.bytes` (Kafka `UnifiedLog.append`), the
+        errors of a producer that is out of sequence or fenced (see `producer_state`), KAFKA_STORAGE_ERROR if the disk
+        fails. Then nothing is appended, unless the fsync of `flush.messages` failed; after that the log is offline.
         """
         if self.health.failure is not None:
             self.health.check()
         batches = produced.batches
         if not batches:
             return AppendResult(-1, -1, -1, self.log_start_offset, duplicate=False)
+        self._rolling.check_fits_a_segment(len(produced.data))
         batch = batches[0]
         if batch.producer_id >= 0:
             result = self._append_of_producer(produced, batch, leader_epoch, origin)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from ...protocol.errors import BrokerError, ErrorCode
 from ..clock import Clock
 from ..recovery.recovery import MAX_RELATIVE_OFFSET
 from .log_config import LogConfig
@@ -24,6 +25,17 @@ class RollingRules:
         # The active segment is never compacted, so its records must not exceed the compaction lag (KIP-354).
         longest_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compacted else config.segment_ms
         self._roll_after_ms = longest_ms - jitter_ms
+
+    def check_fits_a_segment(self, size_bytes: int) -> None:
+        """Raise BrokerError RECORD_LIST_TOO_LARGE if an append has more bytes than `segment.bytes` (Kafka
+        `UnifiedLog.append`).
+        """
+        if size_bytes > self._segment_bytes:
+            raise BrokerError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"Message batch size is {size_bytes} bytes which exceeds the maximum configured segment size of "
+                f"{self._segment_bytes}.",
+            )
 
     def asks_for_new(self, active: Segment, size_bytes: int, last_offset: int, timestamp_ms: int) -> bool:
         """Return whether a batch of that size, last offset and time belongs into a new segment.

@@ -23,6 +23,7 @@ raw_records = st.tuples(
 async def test_bytes_are_those_of_the_protocol_room() -> None:
     batch = batch_of([(5, b"k", b"v", [("h", None), ("ü", b"1")]), (3, None, None, [])])
     batch.seal(CompressionRatioEstimator())
+    batch.sent()
     view = read_batch(batch.payload)
     assert view is not None
     assert view.crc_is_valid

@@ -49,13 +49,13 @@ async def test_parts_fit_and_keep_order_content_sequence_and_deliveries(
     assert sum(part.reserved_bytes for part in parts) == reserved
     index = 0
     for part in parts:
+        part.sent()
         view = read_batch(part.payload)
         assert view is not None
         assert view.crc_is_valid
         assert (view.producer_id, view.producer_epoch) == (7, 1)
         assert view.base_sequence == next_sequence(sequence, index)
         assert view.is_transactional is is_transactional
-        part.sent()
         part.delivered(1000 + index, -1)
         for _ in range(part.record_count):
             assert deliveries[index].result().offset == 1000 + index

@@ -80,6 +80,10 @@ class LogMachine(RuleBasedStateMachine):
             self.count += 1
             values.append(b"%d " % self.count + b"x" * size)
         produced = payload(values, magic=magic, codec=codec, timestamp=timestamp, key=key)
+        if len(produced.data) > self.config.segment_bytes:
+            with pytest.raises(BrokerError, match="RECORD_LIST_TOO_LARGE"):
+                self.log.append(produced, leader_epoch=0)
+            return
         first = self.log.append(produced, leader_epoch=0).base_offset
         assert first == self.end
         self.kept += [Kept(first + index, timestamp, key, value) for index, value in enumerate(values)]

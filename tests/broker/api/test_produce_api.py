@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from gregor.broker.api.dispatch import Dispatcher
@@ -69,6 +71,21 @@ async def test_error_codes_of_refused_batches(
     answer = await produced(asking, request_)
     assert (answer.error_code, answer.log_start_offset) == (error, log_start_offset)
     assert answer.base_offset == (-1 if error else 0)
+
+
+@pytest.mark.parametrize("version", [2, 3, 11])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY])
+@pytest.mark.parametrize("size", [2_000, 300_000], ids=["small", "large"])
+async def test_a_batch_larger_than_a_segment_is_refused(asking: Asking, version: int, codec: Codec, size: int) -> None:
+    """The size on the wire counts; a large compressed batch is checked in a worker thread."""
+    noise = Random(1).randbytes(size)
+    data = batch(noise, codec=codec) if version >= 3 else message_set(1, noise, codec=codec)
+    for name, segment_bytes in (("exact", len(data)), ("short", len(data) - 1)):
+        asking.broker.services.metadata.create_topic(name, configs={"segment.bytes": str(segment_bytes)})
+    assert (await produced(asking, produce(bytearray(data), "exact"), version)).error_code == ErrorCode.NONE
+    answer = await produced(asking, produce(bytearray(data), "short"), version)
+    assert (answer.error_code, answer.log_start_offset) == (ErrorCode.RECORD_LIST_TOO_LARGE, -1)
+    assert asking.broker.services.partitions.get("short", 0).log.log_end_offset == 0
 
 
 async def test_damage_is_refused_and_nothing_stored(asking: Asking, topic: str) -> None:
