@@ -211,9 +211,8 @@ class PartitionLog:
     ) -> AppendResult:
         """Assign offsets to the validated batches and write them to the page cache.
 
-        Raises BrokerError RECORD_LIST_TOO_LARGE for more bytes than `segment.bytes` (Kafka `UnifiedLog.append`), the
-        errors of a producer that is out of sequence or fenced (see `producer_state`), KAFKA_STORAGE_ERROR if the disk
-        fails. Then nothing is appended, unless the fsync of `flush.messages` failed; after that the log is offline.
+        Raises BrokerError RECORD_LIST_TOO_LARGE, the errors of `producer_state`, KAFKA_STORAGE_ERROR if the disk fails.
+        Then nothing is appended, unless the fsync of `flush.messages` failed; after that the log is offline.
         """
         if self.health.failure is not None:
             self.health.check()
