@@ -100,8 +100,7 @@ class SendingProducer:
 
         The call waits for metadata and memory if necessary. It is a checkpoint before the record is appended: a
         cancelled call has sent nothing, and a call that returns has appended its record to a batch. Other tasks run
-        after each full batch and after RECORDS_BETWEEN_YIELDS records, not at each call.
-
+        after each full batch that can be sent and after RECORDS_BETWEEN_YIELDS records, not at each call.
         Raises TypeError or ValueError for an invalid record, RecordTooLargeError, ClosedError, DeadlineExceededError
         (`max.block.ms`) or BrokerError (topic refused); the record was not appended then.
         """
