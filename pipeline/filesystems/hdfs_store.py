@@ -119,9 +119,9 @@ class HdfsStore:
         """Convert the errors of a request to FileNotFoundError, FileExistsError, StoreError."""
         try:
             yield
-        except (FileNotFoundError, FileExistsError):
-            raise
-        except StoreError:
+        except FileNotFoundError as fault:
+            raise FileNotFoundError(f"{self.uri}/{key} does not exist") from fault
+        except (FileExistsError, StoreError):
             raise
         except (OSError, RuntimeError, ValueError) as fault:
             reason = " ".join(str(fault).split())[:400]
