@@ -55,10 +55,27 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
             description=module.__doc__,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        job.add_argument(
+        place = job.add_mutually_exclusive_group()
+        place.add_argument(
             "--master",
             help="Spark's master, as for spark-submit (default: set by spark-submit, SPARK_REMOTE, MASTER or "
             "spark-defaults.conf, else local[*])",
+        )
+        place.add_argument(
+            "--remote", metavar="sc://HOST:PORT", help="a server of Spark Connect instead (gregor-broker[connect])"
+        )
+        job.add_argument(
+            "--conf",
+            action="append",
+            default=[],
+            type=_setting,
+            metavar="NAME=VALUE",
+            help="a configuration of Spark, as for spark-submit (repeatable)",
+        )
+        job.add_argument(
+            "--package",
+            metavar="FILE",
+            help="send this archive, which `gregor pipeline package` has written, to the executors",
         )
         job.add_argument("--json", action="store_true", help="print the result as one JSON object on standard output")
         job.add_argument(
@@ -77,6 +94,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         job.set_defaults(run=_run, work=module.run)
 
 
+def _setting(text: str) -> tuple[str, str]:
+    """Parse a configuration of Spark. Raises ArgumentTypeError."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.startswith("spark."):
+        raise argparse.ArgumentTypeError(f"{text!r} is not spark.NAME=VALUE")
+    return name, value
+
+
 class JobParser(argparse.ArgumentParser):
     """A parser that reports a usage error in one line, as the options of a job fill a screen."""
 
@@ -91,6 +116,9 @@ def _run(options: argparse.Namespace) -> int:
         return 1
     desk = TerminalDesk(
         options.master,
+        options.remote,
+        dict(options.conf),
+        options.package,
         is_json=options.json,
         shows_spark=options.spark_log,
         job=options.job,
@@ -155,6 +183,9 @@ class TerminalDesk:
     def __init__(
         self,
         master: str | None,
+        remote: str | None = None,
+        config: Mapping[str, str] | None = None,
+        package: str | None = None,
         *,
         is_json: bool = False,
         shows_spark: bool = False,
@@ -162,6 +193,9 @@ class TerminalDesk:
         listener: str | None = None,
     ) -> None:
         self._master = master
+        self._remote = remote
+        self._config = dict(config or {})
+        self._package = package
         self._job = job
         self._listener = listener
         self._exposition: Exposition | None = None
@@ -176,9 +210,16 @@ class TerminalDesk:
         """Return the Spark session; a line announces its start, which takes some seconds."""
         if self._session is None:
             sessions = importlib.import_module("..pipeline.session", __package__)
-            self.say(f"starting Spark on {sessions.master_of(self._master)} ...")
+            settings = {**(config or {}), **self._config}
+            if self._package:
+                packages = importlib.import_module("..pipeline.executor_package", __package__)
+                settings = packages.with_package(settings, self._package)
+            where = sessions.master_of(self._master, self._config, self._remote)
+            self.say(f"starting Spark on {where} ...")
             with contextlib.nullcontext() if self._shows_spark else self.java_log.taken():
-                self._session = sessions.spark_session("gregor pipeline", master=self._master, config=config)
+                self._session = sessions.spark_session(
+                    "gregor pipeline", master=self._master, config=settings, remote=self._remote
+                )
         return self._session
 
     @property

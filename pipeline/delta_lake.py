@@ -80,7 +80,11 @@ def delta_session(desk: Desk, *, in_catalog: bool = False) -> SparkSession:
     try:
         session = desk.session(settings)
         # An existing session has the jars or not.
-        context_of(session)._jvm.Thread.currentThread().getContextClassLoader().loadClass(EXTENSION)
+        context = context_of(session)
+        if context is None:
+            # The server of Spark Connect has Delta Lake or says so when a table is used.
+            return session
+        context._jvm.Thread.currentThread().getContextClassLoader().loadClass(EXTENSION)
     except (PySparkRuntimeError, Py4JJavaError) as fault:
         raise PipelineError(
             f"Spark has no Delta Lake: {PACKAGE} could not be had from Maven Central (Spark has printed why); its jars "

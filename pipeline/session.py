@@ -5,6 +5,7 @@ Spark's own connector is added if its jars are where `connector_jars` looks; not
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shlex
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import spark_settings
+from .errors import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,9 +52,15 @@ class NoJavaError(RuntimeError):
 
 
 def spark_session(
-    name: str = "gregor", *, master: str | None = None, config: Mapping[str, str] | None = None
+    name: str = "gregor",
+    *,
+    master: str | None = None,
+    config: Mapping[str, str] | None = None,
+    remote: str | None = None,
 ) -> SparkSession:
     """Start Spark, or return the running session, with the formats `kafka_log` and `kafka_raw` registered.
+
+    `remote` is the address of a server of Spark Connect, such as `sc://host:15002`.
 
     Settings that the user has made by spark-submit, in spark-defaults.conf or in the environment (`spark_settings`)
     override the ones made here; `master`, as in `spark-submit --master`, and `config` override both. The default
@@ -64,7 +72,11 @@ def spark_session(
 
     # A running context has its settings: changing those of its session would surprise the session's user.
     is_new = SparkContext._active_spark_context is None
-    settings = new_session_settings(name, master, config or {}) if is_new else (config or {})
+    if remote:
+        _check_connect()
+        settings: Mapping[str, str] = {spark_settings.REMOTE: remote, **(config or {})}
+    else:
+        settings = new_session_settings(name, master, config or {}) if is_new else (config or {})
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -84,7 +96,7 @@ def new_session_settings(name: str, master: str | None, config: Mapping[str, str
         return dict(config)
     place = master or config.get(spark_settings.MASTER) or chosen.get(spark_settings.MASTER) or LOCAL_MASTER
     is_local = place.startswith("local")
-    prepare_environment(is_local=is_local, chosen=chosen)
+    prepare_environment(is_local=is_local, chosen={**chosen, **config})
     lists = {key: value for key, value in config.items() if key in spark_settings.LISTS}
     ours = {spark_settings.APP_NAME: name, spark_settings.MASTER: place, **_settings(is_local=is_local), **lists}
     settings = spark_settings.beneath(ours, chosen)
@@ -94,9 +106,17 @@ def new_session_settings(name: str, master: str | None, config: Mapping[str, str
     return settings
 
 
-def master_of(master: str | None) -> str:
-    """Return the master of `spark_session(master=master)`, as the user would write it."""
-    chosen = spark_settings.chosen_settings()
+def _check_connect() -> None:
+    missing = [name for name in ("grpc", "grpc_status", "zstandard") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise PipelineError("Spark Connect needs `pip install 'gregor-broker[connect]'`")
+
+
+def master_of(master: str | None, config: Mapping[str, str] | None = None, remote: str | None = None) -> str:
+    """Return the master of `spark_session` with these arguments, as the user would write it."""
+    if remote:
+        return remote
+    chosen = {**spark_settings.chosen_settings(), **(config or {})}
     if spark_settings.is_remote(chosen):
         return os.environ.get("SPARK_REMOTE") or chosen.get(spark_settings.REMOTE) or "Spark Connect"
     return master or chosen.get(spark_settings.MASTER) or LOCAL_MASTER
@@ -117,7 +137,7 @@ def prepare_environment(*, is_local: bool = True, chosen: Mapping[str, str] | No
     `chosen` are the user's settings of Spark. On a cluster of machines Spark itself chooses the driver's address.
     """
     # Otherwise workers run the `python3` of PATH, which lacks the packages of this environment.
-    os.environ.setdefault("PYSPARK_PYTHON", (chosen or {}).get("spark.pyspark.python") or sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", (chosen or {}).get(spark_settings.PYTHON) or sys.executable)
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if not spark_settings.is_submitted() and not _has_usable_java():

@@ -15,6 +15,7 @@ from pathlib import Path
 
 MASTER = "spark.master"
 APP_NAME = "spark.app.name"
+PYTHON = "spark.pyspark.python"
 REMOTE = "spark.remote"
 LISTS = ("spark.jars", "spark.jars.packages", "spark.jars.excludes", "spark.sql.extensions")
 """The settings to which ours are added: comma-separated names."""

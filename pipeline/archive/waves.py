@@ -11,12 +11,12 @@ from ..errors import PipelineError
 from ..jobs.desk import Desk
 from ..kafka.clients import commit_positions
 from ..kafka.cluster_view import ClusterView, TopicView
-from ..kafka.fetch_plan import limit_bytes, split_ranges
+from ..kafka.fetch_plan import even_ranges, limit_bytes
 from ..kafka.fetching import FetchOptions
 from ..kafka.offset_options import LATEST, Bound, Bounds, starting_bounds
 from ..kafka.read_plan import ReadPlan
 from ..kafka.topic_choice import partitions_of, resolve_end, resolve_start
-from ..spark_tasks import context_of
+from ..spark_tasks import parallel_tasks
 from .range_rows import FetchedRange
 from .writing import ArchiveWriter, RangeReceipt, Share, TopicFacts, known_ids, tell_written
 
@@ -92,7 +92,7 @@ def _round(
 ) -> list[RangeReceipt]:
     session = desk.session()
     fetch = FetchOptions(plan.settings, read_committed=plan.read_committed)
-    ranges = split_ranges(*bounds, min_partitions=context_of(session).defaultParallelism)
+    ranges = even_ranges(*bounds, tasks=parallel_tasks(session))
     share.tasks = len(ranges)
     sources = [FetchedRange(each, fetch, plan.fails_on_data_loss) for each in ranges]
     return writer.write_round(session, sources, facts, share, confirm=confirm)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ...protocol.topic_partition import AnyTopicPartition
-from ..spark_tasks import context_of, run_tasks
+from ..spark_tasks import parallel_tasks, run_tasks
 from .desk import Desk
 from .sources import open_reader
 
@@ -48,7 +48,7 @@ def make_pass(
         by_place.setdefault((each.topic, each.partition), []).append(each)
     at_once = len(ranges) if in_order else 1
     if tasks_a_core is not None:
-        at_once = math.ceil(len(ranges) / (tasks_a_core * context_of(desk.session()).defaultParallelism))
+        at_once = math.ceil(len(ranges) / (tasks_a_core * parallel_tasks(desk.session())))
     work = [
         (place, group[start : start + at_once])
         for place, group in by_place.items()

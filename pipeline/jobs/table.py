@@ -8,6 +8,7 @@ JOBS = {
     "dead-letters": "dead_letters",
     "generate": "generate",
     "mirror": "mirror",
+    "package": "package",
     "replay": "replay",
     "restore": "restore",
     "stats": "stats",

@@ -49,6 +49,17 @@ def split_ranges(
     ]
 
 
+def even_ranges(
+    start: Mapping[AnyTopicPartition, int], end: Mapping[AnyTopicPartition, int], *, tasks: int
+) -> list[FetchRange]:
+    """Return ranges none of which has more than its share of all offsets, if `tasks` run at a time.
+
+    So a partition that is far larger than the others is read by several tasks, and no task is left alone at the end.
+    """
+    total = sum(max(0, end[place] - start.get(place, 0)) for place in end)
+    return split_ranges(start, end, min_partitions=tasks, max_records=max(1, -(-total // tasks)))
+
+
 def _size(fetch_range: FetchRange) -> int:
     return fetch_range.end_offset - fetch_range.first_offset
 
