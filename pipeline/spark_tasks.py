@@ -36,11 +36,13 @@ def run_tasks(
     """
     if not work:
         return []
+    import pyarrow as pa
     from pyspark import cloudpickle
 
-    rows = [(number, bytearray(cloudpickle.dumps(piece))) for number, piece in enumerate(work)]
-    # From one partition Spark deals the rows out in turn, so that each partition gets one.
-    pieces = session.createDataFrame(rows, PIECES).coalesce(1).repartition(len(work))
+    pickled = [cloudpickle.dumps(piece) for piece in work]
+    table = pa.table({"number": pa.array(range(len(work)), pa.int64()), "piece": pa.array(pickled, pa.binary())})
+    pieces = session.createDataFrame(table)
+    pieces = pieces.repartitionById(len(work), pieces["number"].cast("int"))
     done = pieces.mapInArrow(_Pieces(do), PIECES)
     found = _collected(session, done.collect, _progress_of(session, len(work), progress))
     results = {row.number: pickle.loads(row.piece) for row in found}  # noqa: S301

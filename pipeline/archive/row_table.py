@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..filesystems.files import files_below, make_durable, move
 from ..filesystems.locations import Location, name_below
+from ..filesystems.remote_path import RemotePath
 from .compaction import merge_small_files
 from .manifest import DATA, DEAD_LETTERS, Manifest, ManifestError
 from .manifest_entry import ArchivedBatch
+from .store_rows import store_frame
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,6 +95,8 @@ class ParquetFiles:
 
     def frame(self, session: SparkSession, names: Collection[str]) -> DataFrame:
         """Return the rows of files as a data frame, see RowTable.frame."""
+        if isinstance(self._root, RemotePath):
+            return store_frame(session, self._root, DATA, names)
         return parquet_frame(session, self._root / DATA, [self._root / name for name in sorted(names)])
 
     def evolve(self, wanted: pa.DataType, column: AvroColumn | None) -> None:
