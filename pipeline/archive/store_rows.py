@@ -11,7 +11,7 @@ from pyarrow import parquet
 
 from ..filesystems.files import parquet_source
 from ..filesystems.locations import Location
-from .part_files import NO_TIME
+from .field_folders import NO_VALUE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,4 +55,4 @@ class _Reader:
 def _folders(name: str, base: str) -> dict[str, str | None]:
     """Return the columns in a file's path: topic=demo, date=2020-01-01."""
     pairs = (part.partition("=") for part in PurePosixPath(name).relative_to(base).parent.parts)
-    return {column: None if value == NO_TIME else value for column, _, value in pairs}
+    return {column: None if value == NO_VALUE else value for column, _, value in pairs}
