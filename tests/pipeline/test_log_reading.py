@@ -350,7 +350,7 @@ def test_committed_records_only(tmp_path: Path) -> None:
         ({"checkCrc": "yes"}, "checkCrc must be true or false"),
         ({"startingOffsets": "{"}, "startingOffsets must be like"),
         ({"startingOffsets": '{"events": {"0": -3}}'}, "cannot have offset -3"),
-        ({"endingOffsets": "earliest"}, "endingOffsets cannot be earliest"),
+        ({"endingOffsets": "earliest"}, "ending offset can't be earliest"),
         ({"startingTimestamp": "noon"}, "startingTimestamp must be a whole number"),
         ({"startingOffsetsByTimestampStrategy": "x"}, "must be error or latest"),
     ],
