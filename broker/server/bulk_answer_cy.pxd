@@ -43,7 +43,7 @@ cdef class BulkAnswer:
     cdef int _run_in(self, long long[::1] rows, const unsigned char[::1] heads, unsigned char[::1] stored,
                      unsigned char[::1] out, long long[::1] waiting, int patience_ms) except -1
 
-    @cython.locals(must_send=bint, is_full=bint, has_room=bint, turn_bytes=int64_t, base=int64_t, kind=int,
+    @cython.locals(must_send=bint, is_full=bint, is_reading=bint, has_room=bint, turn_bytes=int64_t, base=int64_t, kind=int,
                    sent=int64_t, left=int64_t, size=int64_t, position=int64_t, stop=int)
     cdef int _run(self, long long *table, const unsigned char *heads, unsigned char *stored, int64_t chunk_bytes,
                   unsigned char *out, int64_t capacity, long long *waiting, int patience_ms) noexcept nogil

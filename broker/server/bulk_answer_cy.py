@@ -234,7 +234,7 @@ class BulkAnswer:
         patience_ms: int,
     ) -> int:
         must_send = self._filled > 0
-        is_full = False
+        is_full = is_reading = False
         turn_bytes = 0
         while not self.is_cancelled:
             if turn_bytes >= TURN_BYTES and waiting[0] > 0:
@@ -255,11 +255,13 @@ class BulkAnswer:
                 elif sent != SOCKET_IS_FULL:
                     self.error = -sent
                     return BROKEN
-                elif not is_full and kind == CONVERSION and capacity - self._filled >= LEAST_ROOM_BYTES:
-                    # The client reads while further records are converted.
+                elif is_reading and not is_full and kind == CONVERSION and capacity - self._filled >= LEAST_ROOM_BYTES:
+                    # The client reads while further records are converted; of a slow one they would only be held.
                     is_full = True
                     must_send = False
-                elif not self._wait(waiting, patience_ms):
+                elif self._wait(waiting, patience_ms):
+                    is_reading = True
+                else:
                     return FULL
                 continue
             if self.row == self.row_count:
@@ -274,7 +276,7 @@ class BulkAnswer:
                 stop = self._convert(table, base, left, stored, chunk_bytes, out, capacity)
                 if stop != SENT and self._filled == self._at:
                     return stop
-                has_room = capacity - self._filled >= chunk_bytes
+                has_room = self._filled - self._at < chunk_bytes // 2
                 must_send = stop != SENT or is_full or not has_room or (not self._has_begun and self._filled > 0)
             elif kind == BYTES or (left <= SMALL_FILE_BYTES and self.row_done == 0 and left <= capacity - self._filled):
                 stop = self._gather(table, base, left, heads, out, capacity)
