@@ -81,9 +81,9 @@ WITHOUT_CONNECTION = {
         "config",
         "completion",
     ),
-    *("backfill", "convert"),
+    *("backfill", "convert", "dead-letters", "package"),
 }
-"""Commands and jobs that connect to nothing, or that are brokers with settings of their own."""
+"""Commands and jobs that connect to no broker, or that are brokers with settings of their own."""
 
 NEEDS_SPARK = (
     pytest.mark.spark,
