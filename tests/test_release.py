@@ -70,7 +70,7 @@ def metadata_of(wheel: Path) -> Message:
 
 
 @pytest.mark.peer
-def test_the_sdist_holds_what_a_user_needs(files: list[Path]) -> None:
+def test_the_sdist_contains_docs_and_config_but_no_tests_or_compiled_files(files: list[Path]) -> None:
     with tarfile.open(named(files, ".tar.gz")) as archive:
         held = {name.partition("/")[2] for name in archive.getnames()}
     wanted = [
@@ -99,7 +99,9 @@ def test_the_wheels_are_a_compiled_and_a_pure_one(files: list[Path]) -> None:
 
 @pytest.mark.peer
 @pytest.mark.parametrize("python", list(pythons()), ids=lambda path: path.parent.parent.name)
-def test_a_first_record_with_each_python(files: list[Path], tmp_path: Path, python: Path) -> None:
+def test_the_pure_wheel_installs_and_runs_on_each_python_version(
+    files: list[Path], tmp_path: Path, python: Path
+) -> None:
     run(python, "-m", "venv", tmp_path / "venv")
     installed = tmp_path / "venv" / "bin" / "python"
     run(installed, "-m", "pip", "install", "--quiet", named(files, "-none-any.whl"))
@@ -108,7 +110,7 @@ def test_a_first_record_with_each_python(files: list[Path], tmp_path: Path, pyth
 
 
 @pytest.mark.parametrize("url", ["", "https://example.org/gregor/"])
-def test_the_links_of_the_package_page_lead_somewhere(url: str) -> None:
+def test_the_package_page_has_only_absolute_https_links(url: str) -> None:
     """Without the repository's address there are no links, since a package index has none of the files."""
     script = "import setup, sys; sys.stdout.write(setup.package_page())"
     page = run(sys.executable, "-c", f"import sys; sys.argv = ['setup.py', '--version']; {_at_root(script)}",

@@ -75,7 +75,7 @@ def test_one_fetch_of_250_mb_grows_the_broker_by_less_than_16_mb(filled: BrokerP
     assert growth < 16 * MIB
 
 
-def test_a_hundred_slow_old_consumers_grow_it_by_less_than_64_mb(filled: BrokerProcess) -> None:
+def test_a_hundred_slow_old_consumers_grow_the_broker_by_less_than_64_mb(filled: BrokerProcess) -> None:
     forget_peak(filled.pid)
     idle = resident_bytes(filled.pid)
     with contextlib.ExitStack() as stack:

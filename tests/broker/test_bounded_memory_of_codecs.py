@@ -83,7 +83,9 @@ def fetch_all(topic: str, count: int = PARTITIONS) -> FetchRequest:
 
 
 @pytest.mark.parametrize(("codec", "batch_bytes", "version"), list(marked(ROWS, QUICK)))
-def test_one_fetch(roomy_broker: BrokerProcess, codec: Codec, batch_bytes: int, version: int) -> None:
+def test_one_fetch_of_compressed_batches_grows_the_broker_by_less_than_16_mb(
+    roomy_broker: BrokerProcess, codec: Codec, batch_bytes: int, version: int
+) -> None:
     topic = topic_with(roomy_broker, codec, batch_bytes)
     forget_peak(roomy_broker.pid)
     idle = resident_bytes(roomy_broker.pid)
@@ -100,7 +102,9 @@ def test_one_fetch(roomy_broker: BrokerProcess, codec: Codec, batch_bytes: int, 
 
 
 @pytest.mark.parametrize(("codec", "batch_bytes", "version"), list(marked(ROWS, [])))
-def test_a_hundred_slow_consumers(roomy_broker: BrokerProcess, codec: Codec, batch_bytes: int, version: int) -> None:
+def test_a_hundred_slow_consumers_of_compressed_batches_grow_the_broker_by_less_than_64_mb(
+    roomy_broker: BrokerProcess, codec: Codec, batch_bytes: int, version: int
+) -> None:
     topic = topic_with(roomy_broker, codec, batch_bytes)
     forget_peak(roomy_broker.pid)
     idle = resident_bytes(roomy_broker.pid)

@@ -87,7 +87,7 @@ def lines_of_trouble(broker: BrokerProcess) -> list[str]:
     return [line for line in broker.output().splitlines() if " ERROR " in line or "Traceback" in line]
 
 
-def test_a_full_disk_refuses_and_takes_again_without_a_restart(small_disk: Path, tmp_path: Path) -> None:
+def test_a_full_disk_refuses_writes_and_accepts_them_again_without_a_restart(small_disk: Path, tmp_path: Path) -> None:
     with running_broker(tmp_path, f"log.dirs={small_disk / 'logs'}") as broker, Wire(broker.address) as wire:
         assert create(wire, "t") == ErrorCode.NONE
         assert produce(wire, "t", b"before") == ErrorCode.NONE
@@ -134,7 +134,7 @@ def test_a_start_on_a_disk_that_has_filled_up_serves_or_says_one_line(small_disk
             wait_until(lambda: produce(wire, "t", b"after") == ErrorCode.NONE)
 
 
-def test_a_topic_that_was_made_without_descriptors_is_there_when_there_are_some(tmp_path: Path) -> None:
+def test_a_topic_created_without_file_descriptors_becomes_available_once_there_are_some(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker, Wire(broker.address) as wire:
         assert create(wire, "before") == ErrorCode.NONE
         assert produce(wire, "before", b"x") == ErrorCode.NONE
@@ -202,7 +202,7 @@ def serve(*overrides: str, stop_after_start: bool = False) -> subprocess.Complet
 
 
 @pytest.mark.parametrize("in_the_way", ["a file named t-0", "a directory named as a segment"])
-def test_one_partition_with_something_in_its_way_is_offline_and_the_others_are_served(
+def test_a_partition_whose_files_are_blocked_is_offline_and_the_others_are_served(
     tmp_path: Path, in_the_way: str
 ) -> None:
     with running_broker(tmp_path) as broker:
@@ -232,7 +232,7 @@ def test_one_partition_with_something_in_its_way_is_offline_and_the_others_are_s
             wait_until(lambda: produce(wire, "t", b"x") == ErrorCode.NONE)
 
 
-def test_a_metadata_log_that_cannot_be_opened_is_one_line_and_nothing_is_made_in_its_place(tmp_path: Path) -> None:
+def test_an_unopenable_metadata_log_ends_the_start_with_one_line_and_is_not_replaced(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         assert broker.stop() == 0
     segment = tmp_path / "logs" / "__cluster_metadata-0" / f"{0:020d}.log"
@@ -245,7 +245,7 @@ def test_a_metadata_log_that_cannot_be_opened_is_one_line_and_nothing_is_made_in
     assert list(segment.iterdir()) == []
 
 
-def test_a_directory_that_is_not_mounted_begins_nothing_anew(tmp_path: Path) -> None:
+def test_partitions_of_an_unmounted_log_directory_are_offline_and_not_created_again(tmp_path: Path) -> None:
     first, second, away = (tmp_path / name for name in ("first", "second", "away"))
     log_dirs = f"log.dirs={first},{second}"
     names = [f"topic-{number}" for number in range(4)]

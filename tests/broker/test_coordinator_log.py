@@ -68,7 +68,7 @@ def log(topics: OneTopic, clock: ManualClock) -> CoordinatorLog:
     return CoordinatorLog(TOPIC, topics, clock)
 
 
-def test_a_partition_that_takes_no_records_is_told_once(
+def test_an_unavailable_coordinator_partition_is_logged_once(
     log: CoordinatorLog, topics: OneTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
     missing = topics.registry.remove(TOPIC, 0)
@@ -106,7 +106,7 @@ def test_keys_hash_as_in_java(text: str, expected: int) -> None:
     assert java_hash(text) == expected
 
 
-def test_records_come_back_in_order_with_tombstones(log: CoordinatorLog) -> None:
+def test_records_are_replayed_in_order_with_tombstones(log: CoordinatorLog) -> None:
     assert log.append(0, [KeyValue(b"k", b"1"), KeyValue(b"l", None)]) == 0
     assert log.append(0, [KeyValue(b"k", b"2")]) == 2
     assert replayed(log, 0) == [
@@ -127,7 +127,9 @@ def test_a_long_log_is_replayed_in_pieces(log: CoordinatorLog, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_markers_are_told_from_records(log: CoordinatorLog, topics: OneTopic, clock: ManualClock, commit: bool) -> None:
+def test_replay_distinguishes_transaction_markers_from_records(
+    log: CoordinatorLog, topics: OneTopic, clock: ManualClock, commit: bool
+) -> None:
     log.append(1, [KeyValue(b"k", b"v")], producer=TransactionalProducer(7, 3))
     markers = PartitionMarkers(topics.registry, lambda *_: None, clock)
     transaction = Transaction(

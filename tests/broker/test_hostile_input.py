@@ -163,7 +163,7 @@ def test_every_request_version_survives_damage(witness: BrokerProcess) -> None:
     assert attacked > 1000
 
 
-def test_silent_announcers_cost_next_to_nothing(witness: BrokerProcess) -> None:
+def test_connections_that_announce_large_frames_and_send_nothing_allocate_no_memory(witness: BrokerProcess) -> None:
     """200 connections that each announce 100 MB and send nothing: no memory is allocated for missing bytes."""
     with contextlib.ExitStack() as stack:
         for _ in range(200):
@@ -215,7 +215,7 @@ def damaged_batches() -> dict[str, tuple[bytes, int]]:
 
 
 @pytest.mark.parametrize("name", damaged_batches())
-def test_a_batch_that_lies_is_refused_and_not_stored(witness: BrokerProcess, name: str) -> None:
+def test_a_damaged_batch_is_refused_and_not_stored(witness: BrokerProcess, name: str) -> None:
     data, version = damaged_batches()[name]
     with Wire(witness.address) as wire:
         _, before = produce(wire, v2.build_batch(records_of([b"before"])))
@@ -252,7 +252,7 @@ def test_clients_that_stop_reading_a_converted_answer_hold_one_chunk_each(witnes
             wire.socket.recv(1024)
 
 
-def test_a_client_that_hangs_up_while_parked_frees_its_connection(witness: BrokerProcess) -> None:
+def test_a_client_that_disconnects_during_a_delayed_fetch_frees_its_connection(witness: BrokerProcess) -> None:
     with Wire(witness.address) as wire:
         end = produce(wire, v2.build_batch(records_of([b"x"])))[1] + 1
     for _ in range(20):
@@ -285,7 +285,7 @@ def test_a_record_larger_than_allowed_is_too_large(witness: BrokerProcess) -> No
         assert error is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_more_partitions_than_bytes_are_not_believed(witness: BrokerProcess) -> None:
+def test_a_partition_count_larger_than_the_frame_closes_the_connection(witness: BrokerProcess) -> None:
     body = encode(fetch_request(TOPIC, 0), 4)
     at = body.index(TOPIC.encode()) + len(TOPIC)
     lying = body[:at] + struct.pack(">i", 0x7FFFFFFF) + body[at + 4 :]

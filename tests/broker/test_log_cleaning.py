@@ -117,7 +117,7 @@ async def test_the_last_record_of_each_key_stays(broker: BrokerProcess) -> None:
     assert await read(broker, topic) == records
 
 
-async def test_tombstones_go_after_their_time(broker: BrokerProcess) -> None:
+async def test_tombstones_are_removed_after_delete_retention_ms(broker: BrokerProcess) -> None:
     topic = await create(broker, delete_retention_ms="86400000")
     async with Producer(broker.bootstrap, batch_size=1) as producer:
         for key in range(KEYS):
@@ -137,7 +137,7 @@ async def test_tombstones_go_after_their_time(broker: BrokerProcess) -> None:
     check(records, 400)
 
 
-async def test_compaction_begins_when_the_topic_asks_for_it(broker: BrokerProcess) -> None:
+async def test_compaction_begins_when_the_topic_configuration_changes_to_compact(broker: BrokerProcess) -> None:
     topic = await create(broker, cleanup_policy="delete", min_cleanable_dirty_ratio="1")
     await write(broker, topic, 0, 300)
     assert len(await read(broker, topic)) == 300

@@ -51,7 +51,7 @@ def topic_ids(broker: BrokerProcess) -> list[Any]:
 
 
 @pytest.mark.parametrize("key", CLIENTS, ids=lambda key: key.name)
-def test_every_api_bears_the_longest_names(
+def test_every_api_handles_names_of_the_greatest_length(
     broker: BrokerProcess, topic_ids: list[Any], key: AnyApiKey, tmp_path: Path
 ) -> None:
     random = Random(int(key))

@@ -96,7 +96,7 @@ def nothing_was_unforeseen(broker: BrokerProcess) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
-def test_one_broker_has_an_answer_to_anything(tmp_path: Path, seed: int) -> None:
+def test_a_single_broker_answers_plausible_random_requests_without_tracebacks(tmp_path: Path, seed: int) -> None:
     with running_broker(tmp_path) as broker:
         topic_ids = make_topics(broker.address, 1)
         talk(Random(seed), 1_000, CLIENTS, [broker.address], topic_ids)
@@ -105,7 +105,7 @@ def test_one_broker_has_an_answer_to_anything(tmp_path: Path, seed: int) -> None
 
 
 @pytest.mark.peer
-def test_a_cluster_and_its_controller_have_one(tmp_path: Path) -> None:
+def test_a_cluster_and_its_controller_answer_plausible_random_requests_without_tracebacks(tmp_path: Path) -> None:
     with running_cluster(
         tmp_path, 3, "offsets.topic.num.partitions=2", "transaction.state.log.num.partitions=2"
     ) as cluster:

@@ -127,7 +127,9 @@ def stored_formats() -> Iterator[tuple[Codec, int]]:
 
 
 @pytest.mark.parametrize(("codec", "magic"), list(stored_formats()))
-async def test_batches_that_are_appended_and_fetched_in_any_format(served: Served, codec: Codec, magic: int) -> None:
+async def test_batches_appended_and_fetched_in_any_format_leave_no_reference_cycles(
+    served: Served, codec: Codec, magic: int
+) -> None:
     topic = topic_of(codec, magic)
     calls = []
     for record_bytes in (100, LARGE_BYTES):
@@ -177,7 +179,7 @@ def refused_batches() -> dict[str, Call]:
 
 
 @pytest.mark.parametrize("call", list(refused_batches().values()), ids=list(refused_batches()))
-async def test_batches_that_are_refused(served: Served, call: Call) -> None:
+async def test_refused_batches_leave_no_reference_cycles(served: Served, call: Call) -> None:
     answer = (await served.ask(call)).responses[0].partition_responses[0]
     assert answer.error_code != ErrorCode.NONE
     found = await garbage_of(lambda: served.ask(call))
@@ -217,7 +219,7 @@ SMALL_CALLS = [
 ]
 
 
-async def test_small_requests(served: Served) -> None:
+async def test_small_requests_leave_no_reference_cycles(served: Served) -> None:
     for call in SMALL_CALLS:
         found = await garbage_of(partial(served.ask, call))
         assert not found, f"{call.key.name} v{call.version}: {found}"
@@ -234,7 +236,7 @@ def come_and_go(address: tuple[str, int], sent: bytes, *, is_reset: bool) -> Non
 
 @pytest.mark.parametrize("is_reset", [False, True])
 @pytest.mark.parametrize("sent", [b"", bytes(4), b"\xff" * 8, struct.pack(">ihhih", 10, 999, 0, 1, -1)])
-async def test_connections_that_end(served: Served, sent: bytes, is_reset: bool) -> None:
+async def test_closed_connections_leave_no_reference_cycles(served: Served, sent: bytes, is_reset: bool) -> None:
     async def many_come() -> None:
         for _ in range(5):
             await trio.to_thread.run_sync(lambda: come_and_go(served.address, sent, is_reset=is_reset))

@@ -80,7 +80,7 @@ async def test_keys_choose_partitions_as_kafkas_producer_does(tmp_path: Path, nu
     broker.stop()
 
 
-async def test_many_records_are_several_batches(tmp_path: Path) -> None:
+async def test_seed_records_of_several_batches_have_consecutive_offsets(tmp_path: Path) -> None:
     seed = lines(tmp_path / "t.jsonl", *({"key": "k", "value": "x" * 1000} for _ in range(200)))
     found = await contents(config(tmp_path / "logs", seed), "t")
     assert [record.offset for record in found["t"]] == list(range(200))
@@ -114,7 +114,7 @@ async def test_records_of_an_interrupted_load_are_kept_by_a_start_without_seed_d
     assert caplog.text.count("an interrupted load has filled t in part") == 1
 
 
-async def test_a_log_directory_keeps_its_offsets(tmp_path: Path) -> None:
+async def test_records_loaded_from_a_log_directory_keep_their_offsets(tmp_path: Path) -> None:
     seed = lines(tmp_path / "t.jsonl", *({"key": "k", "value": str(number)} for number in range(3)))
     source = Broker(config(tmp_path / "source", seed))
     async with trio.open_nursery() as nursery:
@@ -165,7 +165,7 @@ async def test_missing_seed_files_are_named(tmp_path: Path) -> None:
         await start_in_vain(config(tmp_path / "logs", tmp_path / "empty"))
 
 
-def test_a_broker_among_others_loads_nothing(tmp_path: Path) -> None:
+def test_a_broker_of_a_cluster_refuses_seed_data(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"gregor\.load needs a broker that is a cluster of its own"):
         config(
             tmp_path,

@@ -53,7 +53,7 @@ async def test_a_timer_can_be_moved_either_way_and_goes_off_once(
     assert gone_off == pytest.approx([expected_s], abs=0.1)
 
 
-async def test_a_callback_may_schedule_and_a_faulty_one_harms_nobody(
+async def test_a_callback_can_schedule_timers_and_its_exception_affects_no_other_timer(
     timers: TimerQueue, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     gone_off: list[str] = []
@@ -69,7 +69,9 @@ async def test_a_callback_may_schedule_and_a_faulty_one_harms_nobody(
     assert "a bug" in caplog.text
 
 
-async def test_heartbeats_leave_nothing_in_the_queue(timers: TimerQueue, autojump_clock: MockClock) -> None:
+async def test_entries_of_a_repeatedly_moved_timer_do_not_accumulate_in_the_queue(
+    timers: TimerQueue, autojump_clock: MockClock
+) -> None:
     timer = timers.schedule(10_000, lambda: None)
     for _ in range(1_000):
         timer.move(10_000)

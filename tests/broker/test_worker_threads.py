@@ -39,7 +39,7 @@ async def test_a_caught_exception_of_a_worker_thread_keeps_no_objects_alive() ->
         gc.enable()
 
 
-async def test_a_thread_that_hangs_does_not_keep_its_task() -> None:
+async def test_cancelling_a_task_does_not_wait_for_its_hanging_worker_thread() -> None:
     may_end = threading.Event()
     is_running = threading.Event()
     given_back = trio.Event()
@@ -58,7 +58,7 @@ async def test_a_thread_that_hangs_does_not_keep_its_task() -> None:
         await given_back.wait()
 
 
-async def test_arguments_are_given_back_if_the_thread_never_began() -> None:
+async def test_if_abandoned_is_called_if_the_worker_thread_never_started() -> None:
     limiter = trio.CapacityLimiter(1)
     await limiter.acquire()
     given_back = trio.Event()

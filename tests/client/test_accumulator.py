@@ -69,7 +69,7 @@ async def test_the_ratio_is_learnt_from_each_sealed_batch() -> None:
     assert scene.estimator.ratio("t", Codec.ZSTD) == 1.0 - 2 * 0.005
 
 
-async def test_lingering_and_hurry() -> None:
+async def test_a_batch_is_ready_after_linger_ms_or_at_a_flush() -> None:
     scene = Scene(linger_ms=100)
     scene.append(now=1.0)
     readiness = scene.accumulator.ready(1.05)
@@ -87,7 +87,7 @@ async def test_a_full_batch_does_not_linger() -> None:
     assert scene.accumulator.ready(0.0).nodes == {0}
 
 
-async def test_without_a_leader_metadata_is_wanted() -> None:
+async def test_topics_with_a_leaderless_partition_are_reported() -> None:
     scene = Scene()
     scene.append()
     scene.accumulator.update_topic("t", [None])
@@ -96,7 +96,7 @@ async def test_without_a_leader_metadata_is_wanted() -> None:
     assert readiness.leaderless_topics == {"t"}
 
 
-async def test_draining_takes_one_batch_a_partition_and_shares_turns() -> None:
+async def test_draining_takes_one_batch_per_partition_in_turn() -> None:
     scene = Scene(batch_size=1)
     scene.accumulator.update_topic("t", [0, 0, 0])
     for partition in (0, 0, 1, 2):
@@ -125,7 +125,7 @@ async def test_a_requeued_batch_is_first_and_waits_for_its_backoff() -> None:
     assert scene.drain(now=5.0) == [batch]
 
 
-async def test_one_request_at_a_time_keeps_the_order() -> None:
+async def test_max_in_flight_1_drains_no_second_batch_while_the_first_is_in_flight() -> None:
     scene = Scene(batch_size=1, max_in_flight_requests_per_connection=1)
     scene.append()
     scene.append()
@@ -134,7 +134,7 @@ async def test_one_request_at_a_time_keeps_the_order() -> None:
     assert scene.drain() == []
 
 
-async def test_a_split_takes_the_place_of_the_whole() -> None:
+async def test_the_parts_of_a_split_batch_are_queued_in_its_place() -> None:
     scene = Scene()
     for _ in range(4):
         scene.append()
@@ -176,7 +176,7 @@ async def test_a_batch_that_may_be_stored_is_not_split() -> None:
     assert scene.drain() == [batch]
 
 
-async def test_memory_comes_back_compression_first() -> None:
+async def test_buffer_memory_is_released_at_compression_and_at_completion() -> None:
     scene = Scene(compression_type="gzip")
     scene.append()
     before = scene.memory.used_bytes
@@ -209,7 +209,7 @@ async def test_longer_queues_are_chosen_less_often() -> None:
     assert counts[0] < 80 < counts[1]
 
 
-async def test_an_evicted_topic_goes_when_it_is_empty() -> None:
+async def test_an_evicted_topic_is_removed_once_it_has_no_batches() -> None:
     scene = Scene()
     scene.append()
     assert not scene.accumulator.forget_topic("t")

@@ -17,7 +17,7 @@ from tests.broker_process import BrokerProcess
 from tests.waiting import PATIENCE_S
 
 
-async def test_topics_from_creation_to_deletion(broker_process: BrokerProcess) -> None:
+async def test_topics_are_created_listed_described_and_deleted(broker_process: BrokerProcess) -> None:
     name = f"a-{uuid4().hex[:12]}"
     async with Admin(broker_process.bootstrap) as admin:
         await admin.create_topics([NewTopic(name, 2, 1, {"retention.ms": "5000"})], validate_only=True)
@@ -36,7 +36,7 @@ async def test_topics_from_creation_to_deletion(broker_process: BrokerProcess) -
             await admin.describe_topics([name])
 
 
-async def test_configurations(broker_process: BrokerProcess) -> None:
+async def test_topic_and_broker_configs_are_altered_and_described(broker_process: BrokerProcess) -> None:
     name = f"a-{uuid4().hex[:12]}"
     async with Admin(broker_process.bootstrap) as admin:
         await admin.create_topics([NewTopic(name, 1, 1)])
@@ -53,7 +53,7 @@ async def test_configurations(broker_process: BrokerProcess) -> None:
         assert any(e.name == "log.dirs" for e in await admin.describe_configs(ResourceType.BROKER, str(node)))
 
 
-async def test_groups_and_their_offsets(broker_process: BrokerProcess) -> None:
+async def test_groups_are_described_and_their_offsets_altered_and_deleted(broker_process: BrokerProcess) -> None:
     name = f"a-{uuid4().hex[:12]}"
     group_id = f"g-{name}"
     async with Producer(broker_process.bootstrap) as producer:
@@ -76,7 +76,7 @@ async def test_groups_and_their_offsets(broker_process: BrokerProcess) -> None:
         assert (await admin.describe_group(group_id)).group_state == "Dead"
 
 
-async def test_offsets_and_deleting_records(broker_process: BrokerProcess) -> None:
+async def test_offsets_are_listed_and_records_deleted(broker_process: BrokerProcess) -> None:
     name = f"a-{uuid4().hex[:12]}"
     place = (name, 0)
     async with Producer(broker_process.bootstrap) as producer:

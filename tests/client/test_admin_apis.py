@@ -13,7 +13,7 @@ from tests.waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
-async def test_scene(broker_process: BrokerProcess, scene: Scene) -> None:
+async def test_each_administrative_api_works_against_a_broker(broker_process: BrokerProcess, scene: Scene) -> None:
     async with Admin(broker_process.bootstrap) as admin:
         with trio.fail_after(PATIENCE_S):
             await scene(admin, broker_process.bootstrap)

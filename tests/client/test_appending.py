@@ -44,7 +44,7 @@ def filled(build: ModuleType, records: list[Row]) -> Any:
 
 
 @given(rows)
-def test_both_builds_make_the_same(records: list[Row]) -> None:
+def test_compiled_and_pure_builds_encode_the_same_batch(records: list[Row]) -> None:
     one, other = filled(in_use, records), filled(PURE, records)
     for name in in_use.OpenBatch.__slots__:
         assert getattr(one, name) == getattr(other, name)
@@ -91,7 +91,7 @@ async def test_errors_of_deliveries_keep_no_frames_alive() -> None:
     assert str(deliveries[1].error) == "INVALID_RECORD: bad"
 
 
-def test_deliveries_are_no_work_for_the_collector() -> None:
+def test_compiled_deliveries_are_not_tracked_by_the_garbage_collector() -> None:
     batch = ProducerBatch("t", 0, codec=Codec.NONE, ratio=1.0, size_limit=100, created_at=0.0)
     assert gc.is_tracked(batch.append(0, None, b"v", ())) == (Path(in_use.__file__ or "").suffix == ".py")
 
@@ -99,7 +99,7 @@ def test_deliveries_are_no_work_for_the_collector() -> None:
 @pytest.mark.parametrize(
     "error", [BrokerError(ErrorCode.NOT_COORDINATOR), UnknownTopicError("t"), AbandonedError("a"), OSError(2, "no")]
 )
-def test_an_error_anew_is_the_same_but_for_its_traceback(error: Exception) -> None:
+def test_a_copied_error_equals_the_original_except_for_its_traceback(error: Exception) -> None:
     try:
         raise error from ValueError("why")
     except Exception:
@@ -143,7 +143,7 @@ def test_a_quick_append_never_fills_a_batch_and_reserves_what_it_appends(
 
 
 @BUILDS
-def test_a_quick_append_leaves_to_others_what_it_cannot_do(build: ModuleType) -> None:
+def test_a_quick_append_without_a_usable_open_batch_returns_none(build: ModuleType) -> None:
     memory = BufferMemory(1 << 20)
 
     def quick(queues: Any, partition: int, value: Any = b"v") -> object:

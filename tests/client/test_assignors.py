@@ -27,7 +27,7 @@ def members_of(lists: list[list[str]]) -> dict[str, MemberWish]:
 
 
 @given(counts, wishes, st.one_of(eager, st.just(CooperativeStickyAssignor())))
-def test_each_wanted_partition_has_one_reader_who_wants_it(
+def test_each_subscribed_partition_is_assigned_to_exactly_one_subscribed_member(
     partition_counts: dict[str, int], lists: list[list[str]], assignor: Assignor
 ) -> None:
     members = members_of(lists)
@@ -41,7 +41,7 @@ def test_each_wanted_partition_has_one_reader_who_wants_it(
         assert all(topic in members[member].topics for topic, _ in places)
 
 
-def test_range_gives_neighbours_to_members_in_order() -> None:
+def test_the_range_assignor_gives_contiguous_partitions_to_members_in_order() -> None:
     assignment = RangeAssignor().assign({"t": 5}, members_of([["t"], ["t"]]))
     assert assignment == {"m0": [("t", 0), ("t", 1), ("t", 2)], "m1": [("t", 3), ("t", 4)]}
 
@@ -53,7 +53,7 @@ def test_sticky_shares_differ_by_one_at_most(partition_count: int, member_count:
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_a_partition_that_moves_is_let_go_first() -> None:
+def test_cooperative_sticky_revokes_a_moving_partition_before_assigning_it() -> None:
     owned = tuple(("t", partition) for partition in range(4))
     members = {"old": MemberWish(["t"], owned), "new": MemberWish(["t"])}
     first = CooperativeStickyAssignor().assign({"t": 4}, members)
@@ -65,7 +65,7 @@ def test_a_partition_that_moves_is_let_go_first() -> None:
     assert len(second["new"]) == 2
 
 
-def test_unknown_names_are_told() -> None:
+def test_an_unknown_assignor_name_is_refused() -> None:
     assert [a.name for a in assignors_named("range, roundrobin")] == ["range", "roundrobin"]
     with pytest.raises(ConfigError, match="sticky"):
         assignors_named("stickyy")

@@ -20,7 +20,7 @@ raw_records = st.tuples(
 )
 
 
-async def test_bytes_are_those_of_the_protocol_room() -> None:
+async def test_the_payload_equals_that_of_v2_build_batch() -> None:
     batch = batch_of([(5, b"k", b"v", [("h", None), ("ü", b"1")]), (3, None, None, [])])
     batch.seal(CompressionRatioEstimator())
     batch.sent()
@@ -53,7 +53,7 @@ async def test_legacy_brokers_get_format_v1() -> None:
     assert (view.magic, view.max_timestamp) == (1, 5)
 
 
-async def test_states_follow_the_diagram() -> None:
+async def test_a_batch_is_sealed_sent_retried_and_delivered_and_not_sent_again() -> None:
     batch = batch_of([(0, None, b"v", [])])
     delivery = Delivery(batch, 0, 0)
     with pytest.raises(RuntimeError):

@@ -52,7 +52,7 @@ async def kill_and_restart(broker: BrokerProcess) -> None:
     await trio.to_thread.run_sync(broker.start_again)
 
 
-async def test_a_broker_killed_in_mid_stream(tmp_path: Path) -> None:
+async def test_kills_of_the_broker_lose_and_duplicate_no_records(tmp_path: Path) -> None:
     """Producer and consumer run through three kill -9 of their only broker."""
     with running_broker(tmp_path, *ONE_PARTITION) as broker:
         topic = await new_topic(broker.bootstrap)
@@ -126,7 +126,7 @@ async def let_go_on(broker: BrokerProcess) -> None:
     broker.process.send_signal(signal.SIGCONT)
 
 
-async def test_close_warns_of_a_transaction_whose_end_is_unknown(
+async def test_a_transaction_with_an_unknown_outcome_is_aborted_by_the_next_producer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(producer_module, "CLOSE_GRACE_SECONDS", 0.05)
@@ -181,7 +181,7 @@ async def test_a_group_goes_on_after_its_coordinators_death(tmp_path: Path) -> N
             assert await admin.group_offsets("g") == {(topic, 0): 4}
 
 
-async def test_a_leader_that_moves_in_mid_stream(broker_process: BrokerProcess) -> None:
+async def test_leader_changes_lose_duplicate_and_reorder_no_records(broker_process: BrokerProcess) -> None:
     async with two_addresses(broker_process) as cluster:
         topic = await new_topic(cluster.bootstrap)
         deliveries: list[Delivery] = []
@@ -208,7 +208,7 @@ async def test_a_leader_that_moves_in_mid_stream(broker_process: BrokerProcess) 
 
 
 @pytest.mark.parametrize("settings", [{}, {"acks": "1"}, {"compression_type": "lz4"}], ids=str)
-async def test_a_refusal_that_names_the_new_leader_is_enough(
+async def test_a_producer_retries_at_once_at_the_leader_named_in_a_produce_response(
     broker_process: BrokerProcess, settings: dict[str, Any]
 ) -> None:
     """KIP-951: Metadata answers are behind, and the client connects to the named leader without a back-off."""
@@ -228,7 +228,9 @@ async def test_a_refusal_that_names_the_new_leader_is_enough(
     assert await read(broker_process.bootstrap, topic, 4) == expected(4)
 
 
-async def test_a_consumer_goes_at_once_to_the_leader_that_a_refusal_names(broker_process: BrokerProcess) -> None:
+async def test_a_consumer_fetches_at_once_from_the_leader_named_in_a_fetch_response(
+    broker_process: BrokerProcess,
+) -> None:
     """KIP-951: Metadata answers are behind, and no back-off comes before the leader that was named."""
     async with two_addresses(broker_process) as cluster:
         topic = await new_topic(cluster.bootstrap)
@@ -280,7 +282,7 @@ async def test_raw_batches_stay_in_order_when_the_leader_moves(broker_process: B
         assert await read(broker_process.bootstrap, topic, 200) == expected(200)
 
 
-async def test_a_wall_clock_that_jumps(broker_process: BrokerProcess) -> None:
+async def test_wall_clock_jumps_affect_timestamps_only(broker_process: BrokerProcess) -> None:
     """Timestamps are those of the clock; no wait or timeout depends on the clock."""
     topic = await new_topic(broker_process.bootstrap)
     day_ms = 86_400_000

@@ -46,7 +46,7 @@ async def test_a_cancelled_wait_leaks_nothing() -> None:
     assert memory.used_bytes == 0
 
 
-async def test_a_cancelled_giant_lets_the_small_ones_pass() -> None:
+async def test_smaller_reservations_proceed_when_a_larger_one_is_cancelled() -> None:
     memory = BufferMemory(100)
     await memory.reserve(50)
     async with trio.open_nursery() as nursery:

@@ -63,7 +63,7 @@ class CancelAtStep(trio.abc.Instrument):
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-async def test_a_loop_of_sends_is_cancelled_in_time_and_loses_and_doubles_nothing(
+async def test_a_cancelled_loop_of_sends_loses_and_duplicates_no_records(
     broker_process: BrokerProcess, settings: dict[str, Any]
 ) -> None:
     topic = await new_topic(broker_process.bootstrap)
@@ -80,7 +80,7 @@ async def test_a_loop_of_sends_is_cancelled_in_time_and_loses_and_doubles_nothin
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-async def test_cancelled_at_any_step_a_send_is_done_whole_or_not_at_all(
+async def test_a_send_cancelled_at_any_step_sends_its_record_once_or_not_at_all(
     broker_process: BrokerProcess, settings: dict[str, Any]
 ) -> None:
     """With steps in each wait: for metadata (a new topic each time), for memory, and between sends."""
@@ -106,7 +106,7 @@ async def test_cancelled_at_any_step_a_send_is_done_whole_or_not_at_all(
     assert step > 3
 
 
-async def test_in_a_cancelled_scope_nothing_is_begun(broker_process: BrokerProcess) -> None:
+async def test_producer_calls_in_a_cancelled_scope_send_nothing(broker_process: BrokerProcess) -> None:
     topic = await new_topic(broker_process.bootstrap)
     raw = v2.build_batch([Record(0, 5, None, b"raw")])
     async with Producer(broker_process.bootstrap) as producer:
@@ -129,7 +129,7 @@ async def test_in_a_cancelled_scope_nothing_is_begun(broker_process: BrokerProce
     assert await read(broker_process.bootstrap, topic, 2) == [b"first", b"second"]
 
 
-async def test_other_loops_end_in_time_too(broker_process: BrokerProcess) -> None:
+async def test_loops_of_send_batch_partitions_for_and_flush_can_be_cancelled(broker_process: BrokerProcess) -> None:
     topic = await new_topic(broker_process.bootstrap)
     raw = v2.build_batch([Record(0, 5, None, b"raw")])
     async with Producer(broker_process.bootstrap, acks="1") as producer:
@@ -146,7 +146,7 @@ async def test_other_loops_end_in_time_too(broker_process: BrokerProcess) -> Non
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-async def test_sends_cancelled_while_the_broker_is_away_lose_and_double_nothing(
+async def test_sends_cancelled_while_the_broker_is_down_lose_no_acknowledged_records(
     broker_process: BrokerProcess, settings: dict[str, Any]
 ) -> None:
     """Killed in the middle of a loop of sends that is cancelled while it waits for memory, and back before the end."""
@@ -215,7 +215,7 @@ class Waiting:
 
 
 @pytest.mark.parametrize(("topic", "what"), [("t", "memory"), ("unknown", "metadata")])
-async def test_a_send_that_waits_when_the_producer_closes_is_told(topic: str, what: str) -> None:
+async def test_a_send_waiting_when_the_producer_closes_raises_closed_error(topic: str, what: str) -> None:
     waiting = Waiting()
 
     async def leave(nursery: trio.Nursery) -> None:
@@ -236,7 +236,7 @@ async def test_a_send_that_waits_when_the_producer_closes_is_told(topic: str, wh
     assert not waiting.producer._accumulator.incomplete
 
 
-async def test_a_send_whose_memory_comes_as_the_producer_closes_is_told() -> None:
+async def test_a_send_granted_memory_as_the_producer_closes_raises_closed_error() -> None:
     waiting = Waiting()
     with trio.fail_after(PATIENCE_S):
         async with trio.open_nursery() as nursery, waiting.producer as producer:
@@ -250,7 +250,7 @@ async def test_a_send_whose_memory_comes_as_the_producer_closes_is_told() -> Non
     assert waiting.producer._memory.used_bytes == 0
 
 
-async def test_a_topic_evicted_while_a_send_waits_for_memory_is_learnt_again() -> None:
+async def test_a_record_of_a_topic_evicted_during_its_send_goes_to_the_new_queue() -> None:
     """Otherwise the record would go to queues that are no longer used, and the producer would fail when it ends."""
     waiting = Waiting()
     async with trio.open_nursery() as nursery, waiting.producer as producer:
@@ -269,7 +269,7 @@ async def test_a_topic_evicted_while_a_send_waits_for_memory_is_learnt_again() -
         producer._sender.abandon(AbandonedError("the test is over"))
 
 
-async def test_metadata_and_memory_have_one_max_block_ms(autojump_clock: trio.testing.MockClock) -> None:
+async def test_waits_for_metadata_and_memory_share_one_max_block_ms(autojump_clock: trio.testing.MockClock) -> None:
     waiting = Waiting(max_block_ms=10_000)
     async with trio.open_nursery() as nursery, waiting.producer as producer:
         await producer.send("t", bytes(800))

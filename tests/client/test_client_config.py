@@ -47,7 +47,7 @@ def test_defaults_are_those_of_kafka(kind: str, config_class: type[ClientConfig]
         assert str(ours or "").lower() == str(theirs or "").lower(), name
 
 
-def test_dots_and_texts_are_understood() -> None:
+def test_config_names_with_dots_and_text_values_are_accepted() -> None:
     config = ProducerConfig.from_properties({"linger.ms": "5", "enable.idempotence": "false", "acks": 1})
     assert (config.linger_ms, config.enable_idempotence, config.required_acks) == (5, False, 1)
 
@@ -79,7 +79,7 @@ def test_metadata_max_idle_ms_is_the_shipped_name_of_metadata_evict_ms() -> None
         ({"transaction_timeout_ms": 0}, "at least 1"),
     ],
 )
-def test_mistakes_are_named(properties: dict[str, object], message: str) -> None:
+def test_config_errors_name_the_invalid_option(properties: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ProducerConfig.from_properties(properties)
 
@@ -105,7 +105,7 @@ def test_numbers_have_the_limits_of_kafka(kind: str, config_class: type[ClientCo
     assert checked >= 8
 
 
-def test_idempotence_steps_aside_when_it_was_not_asked_for() -> None:
+def test_default_idempotence_is_disabled_by_conflicting_configs() -> None:
     assert ProducerConfig.from_properties({}).is_idempotent
     assert not ProducerConfig.from_properties({"acks": "1"}).is_idempotent
     assert not ProducerConfig.from_properties({"retries": 0}).is_idempotent

@@ -32,7 +32,7 @@ async def read_until(bootstrap: str, topic: str, count: int) -> list[bytes | Non
     return seen
 
 
-async def test_cut_answers_lose_and_double_nothing(hidden_broker: tuple[BrokerProcess, int]) -> None:
+async def test_cut_produce_responses_lose_and_duplicate_no_records(hidden_broker: tuple[BrokerProcess, int]) -> None:
     broker, port = hidden_broker
     async with faulty_proxy(broker, port) as proxy:
         deliveries: list[Delivery] = []
@@ -49,7 +49,7 @@ async def test_cut_answers_lose_and_double_nothing(hidden_broker: tuple[BrokerPr
         assert await read_until(f"127.0.0.1:{port}", "cut", len(expected)) == expected
 
 
-async def test_cut_fetches_lose_and_double_nothing(hidden_broker: tuple[BrokerProcess, int]) -> None:
+async def test_cut_fetch_responses_lose_and_duplicate_no_records(hidden_broker: tuple[BrokerProcess, int]) -> None:
     broker, port = hidden_broker
     bootstrap = f"127.0.0.1:{port}"
     seen: list[int] = []
@@ -74,7 +74,7 @@ async def test_cut_fetches_lose_and_double_nothing(hidden_broker: tuple[BrokerPr
     assert seen == list(range(3_000))
 
 
-async def test_undeliverable_records_fail_in_time_and_later_ones_do_not(
+async def test_undeliverable_records_fail_after_delivery_timeout_ms_and_later_ones_succeed(
     hidden_broker: tuple[BrokerProcess, int],
 ) -> None:
     broker, port = hidden_broker
@@ -95,7 +95,7 @@ async def test_undeliverable_records_fail_in_time_and_later_ones_do_not(
         assert (await late).offset == 1
 
 
-async def test_a_broker_that_falls_silent_is_left_after_the_request_timeout(
+async def test_a_record_is_retried_when_the_broker_is_silent_for_request_timeout_ms(
     hidden_broker: tuple[BrokerProcess, int],
 ) -> None:
     broker, port = hidden_broker

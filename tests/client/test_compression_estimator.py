@@ -9,14 +9,14 @@ from gregor.protocol.records.compression import Codec
 ratios = st.floats(0.01, 1.5)
 
 
-def test_starts_at_one_and_moves_by_the_steps() -> None:
+def test_the_estimate_starts_at_1_and_moves_by_fixed_steps() -> None:
     estimator = CompressionRatioEstimator()
     assert estimator.ratio("t", Codec.GZIP) == 1.0
     assert estimator.observe("t", Codec.GZIP, 0.2) == 0.995
     assert estimator.observe("t", Codec.GZIP, 1.2) == 0.995 + 0.05
 
 
-def test_twenty_batches_for_a_tenth() -> None:
+def test_twenty_batches_lower_the_estimate_by_a_tenth() -> None:
     estimator = CompressionRatioEstimator()
     for _ in range(20):
         estimator.observe("t", Codec.LZ4, 0.1)
@@ -31,7 +31,7 @@ def test_topics_and_codecs_learn_on_their_own() -> None:
 
 
 @given(st.lists(ratios))
-def test_a_split_forgets_everything(observed: list[float]) -> None:
+def test_a_reset_returns_the_estimate_to_1(observed: list[float]) -> None:
     estimator = CompressionRatioEstimator()
     for ratio in observed:
         estimator.observe("t", Codec.GZIP, ratio)

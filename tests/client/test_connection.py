@@ -82,20 +82,20 @@ async def test_requests_are_pipelined_and_matched_in_order() -> None:
 
 
 @pytest.mark.parametrize("newest", [0, 3])
-async def test_old_brokers_are_asked_again_in_version_0(newest: int) -> None:
+async def test_api_versions_is_retried_in_version_0_with_old_brokers(newest: int) -> None:
     async with connected(beat, newest_api_versions=newest) as connection:
         assert connection.versions.version(ApiKey.HEARTBEAT) == 1
         with pytest.raises(BrokerError, match="UNSUPPORTED_VERSION"):
             await connection.request(ListGroupsRequest(), ListGroupsResponse)
 
 
-async def test_a_pinned_release_asks_nothing() -> None:
+async def test_a_pinned_api_version_limits_the_request_versions() -> None:
     async with connected(beat, api_version="0.9") as connection:
         assert connection.versions.version(ApiKey.HEARTBEAT) == 0
         assert ApiKey.CREATE_TOPICS not in connection.versions
 
 
-async def test_a_cut_in_the_middle_of_an_answer_fails_all_that_wait() -> None:
+async def test_a_connection_cut_in_mid_response_fails_all_requests_in_flight() -> None:
     async def cut(stream: trio.abc.Stream, key: int, correlation_id: int) -> None:
         await stream.send_all(answer(correlation_id, encode(HeartbeatResponse(), 1))[:7])
         await stream.aclose()
@@ -144,7 +144,7 @@ async def test_cancelling_one_request_leaves_the_others_alone() -> None:
     [b"\xff\xff\xff\xff", b"\x00\x00\x00\x02ab", answer(99, b"\x00\x00"), b"\x00\x00\x00\x00"],
     ids=["negative length", "no room for a header", "wrong correlation id", "empty"],
 )
-async def test_nonsense_ends_the_connection(nonsense: bytes) -> None:
+async def test_a_malformed_frame_or_wrong_correlation_id_closes_the_connection(nonsense: bytes) -> None:
     async def talk(stream: trio.abc.Stream, key: int, correlation_id: int) -> None:
         await stream.send_all(nonsense)
 

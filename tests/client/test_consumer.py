@@ -66,7 +66,7 @@ async def test_seek_pause_and_resume(broker_process: BrokerProcess) -> None:
             consumer.seek("other", 0, 0)
 
 
-async def test_a_position_out_of_range_is_reset_or_told(broker_process: BrokerProcess) -> None:
+async def test_a_position_out_of_range_is_reset_or_raised(broker_process: BrokerProcess) -> None:
     topic = await filled_topic(broker_process.bootstrap)
     async with Consumer(broker_process.bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([(topic, 0)])
@@ -79,7 +79,7 @@ async def test_a_position_out_of_range_is_reset_or_told(broker_process: BrokerPr
             await consumer.poll()
 
 
-async def test_offsets_by_time_and_at_the_ends(broker_process: BrokerProcess) -> None:
+async def test_beginning_end_and_timestamp_offsets_are_looked_up(broker_process: BrokerProcess) -> None:
     topic = await filled_topic(broker_process.bootstrap)
     async with Consumer(broker_process.bootstrap) as consumer:
         place = (topic, 0)
@@ -94,7 +94,9 @@ async def test_offsets_by_time_and_at_the_ends(broker_process: BrokerProcess) ->
 
 @pytest.mark.parametrize("release", ["0.8", "0.9", "0.10", "0.11"])
 @pytest.mark.parametrize("codec", ["none", "gzip"])
-async def test_as_a_legacy_consumer(broker_process: BrokerProcess, release: str, codec: str) -> None:
+async def test_a_consumer_with_the_api_version_of_an_old_release_reads_all_records(
+    broker_process: BrokerProcess, release: str, codec: str
+) -> None:
     topic = await filled_topic(broker_process.bootstrap, count=500, compression_type=codec)
     async with Consumer(broker_process.bootstrap, auto_offset_reset="earliest", api_version=release) as consumer:
         consumer.assign([(topic, 0)])
@@ -107,7 +109,9 @@ async def test_as_a_legacy_consumer(broker_process: BrokerProcess, release: str,
 
 
 @pytest.mark.parametrize("release", ["0.9", "0.10", "0.11"])
-async def test_as_a_legacy_producer_and_group(broker_process: BrokerProcess, release: str) -> None:
+async def test_a_producer_and_a_group_work_with_the_api_version_of_an_old_release(
+    broker_process: BrokerProcess, release: str
+) -> None:
     topic = await filled_topic(broker_process.bootstrap, count=0)
     async with Producer(broker_process.bootstrap, api_version=release, enable_idempotence=False) as producer:
         for n in range(50):
@@ -140,7 +144,9 @@ async def test_a_group_goes_on_where_it_has_committed(broker_process: BrokerProc
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
-async def test_members_share_and_take_over(broker_process: BrokerProcess, strategy: str) -> None:
+async def test_members_share_partitions_and_take_over_those_of_a_leaving_member(
+    broker_process: BrokerProcess, strategy: str
+) -> None:
     topic = await filled_topic(broker_process.bootstrap, partitions=4)
     config = {
         "group_id": f"g-{topic}",
@@ -166,7 +172,7 @@ async def test_members_share_and_take_over(broker_process: BrokerProcess, strate
             await until_assigned(first, 4)
 
 
-async def test_listeners_and_patterns(broker_process: BrokerProcess) -> None:
+async def test_a_pattern_subscription_calls_the_assignment_listener(broker_process: BrokerProcess) -> None:
     topic = await filled_topic(broker_process.bootstrap, partitions=2)
     calls: list[tuple[str, int]] = []
 
@@ -191,7 +197,7 @@ async def test_subscribing_needs_a_group(broker_process: BrokerProcess) -> None:
 # --- faults ---
 
 
-async def test_a_group_survives_the_broker(broker_process: BrokerProcess) -> None:
+async def test_a_group_loses_no_records_when_the_broker_is_killed(broker_process: BrokerProcess) -> None:
     topic = await filled_topic(broker_process.bootstrap, count=200)
     seen: list[int] = []
     async with Consumer(
@@ -216,7 +222,7 @@ async def test_a_group_survives_the_broker(broker_process: BrokerProcess) -> Non
     assert sorted(set(seen)) == list(range(201)), "nothing is lost"
 
 
-async def test_batches_come_with_their_tags_if_asked_for(broker_process: BrokerProcess) -> None:
+async def test_fetch_batch_tags_returns_the_tags_of_each_batch(broker_process: BrokerProcess) -> None:
     topic = await filled_topic(broker_process.bootstrap, count=50, compression_type="gzip")
     for is_asked in (True, False):
         async with Consumer(

@@ -77,7 +77,7 @@ async def _done(call: Callable[[Consumer, str], object], consumer: Consumer, top
     ],
 )
 @pytest.mark.parametrize(("places", "error", "text"), WRONG_PLACES)
-async def test_wrong_partitions(
+async def test_invalid_partitions_are_refused_and_the_consumer_continues(
     broker_process: BrokerProcess,
     call: Callable[[Consumer, Any], object],
     places: Any,
@@ -95,7 +95,7 @@ async def test_wrong_partitions(
     ],
 )
 @pytest.mark.parametrize(("offset", "error", "text"), WRONG_OFFSETS)
-async def test_wrong_offsets(
+async def test_invalid_offsets_are_refused_and_the_consumer_continues(
     broker_process: BrokerProcess,
     call: Callable[[Consumer, str, Any], object],
     offset: Any,
@@ -106,7 +106,9 @@ async def test_wrong_offsets(
 
 
 @pytest.mark.parametrize(("topics", "error", "text"), WRONG_TOPICS)
-async def test_wrong_topics(broker_process: BrokerProcess, topics: Any, error: type[Exception], text: str) -> None:
+async def test_invalid_subscriptions_are_refused_and_the_consumer_continues(
+    broker_process: BrokerProcess, topics: Any, error: type[Exception], text: str
+) -> None:
     await reads_on(broker_process.bootstrap, lambda consumer, _: consumer.subscribe(topics), error, text)
 
 

@@ -51,7 +51,7 @@ async def committed_on_failure(
         return await admin.group_offsets(config["group_id"])
 
 
-async def test_a_record_in_hand_is_not_committed_on_failure(broker_process: BrokerProcess) -> None:
+async def test_the_record_being_processed_is_not_committed_on_failure(broker_process: BrokerProcess) -> None:
     topic = await filled_topic(broker_process.bootstrap, count=COUNT)
 
     async def read(consumer: Consumer) -> None:
@@ -83,7 +83,7 @@ async def test_a_commit_covers_all_records_that_were_handed_out(
     assert await committed_on_failure(broker_process.bootstrap, topic, read_and_commit) == {(topic, 0): 6}
 
 
-async def test_what_is_polled_after_a_commit_is_in_hand(broker_process: BrokerProcess) -> None:
+async def test_records_polled_after_a_commit_are_not_committed_on_failure(broker_process: BrokerProcess) -> None:
     topic = await filled_topic(broker_process.bootstrap, count=COUNT)
 
     async def commit_and_read(consumer: Consumer) -> None:

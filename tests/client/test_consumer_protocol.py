@@ -39,7 +39,7 @@ def quick_broker(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield broker
 
 
-async def test_members_share_and_take_over(quick_broker: BrokerProcess) -> None:
+async def test_members_share_partitions_and_take_over_those_of_a_leaving_member(quick_broker: BrokerProcess) -> None:
     topic = await new_topic(quick_broker.bootstrap, 4)
     revoked: list[AnyTopicPartition] = []
 
@@ -102,7 +102,7 @@ async def test_a_member_that_does_not_poll_leaves_and_rejoins_at_its_next_poll(
                 await busy.poll(20)
 
 
-async def test_a_subscription_that_changes(quick_broker: BrokerProcess) -> None:
+async def test_a_changed_subscription_changes_the_assignment(quick_broker: BrokerProcess) -> None:
     one, other = await new_topic(quick_broker.bootstrap, 1), await new_topic(quick_broker.bootstrap, 2)
     with trio.fail_after(PATIENCE_S):
         async with Consumer(quick_broker.bootstrap, **settings(one)) as consumer:
@@ -130,7 +130,7 @@ async def test_a_member_outlives_its_coordinator(tmp_path: Path) -> None:
                 await consumer.commit()
 
 
-async def test_static_members_come_back_to_their_partitions(quick_broker: BrokerProcess) -> None:
+async def test_a_restarted_static_member_gets_its_partitions_back(quick_broker: BrokerProcess) -> None:
     topic = await new_topic(quick_broker.bootstrap, 2)
     with trio.fail_after(PATIENCE_S):
         async with Consumer(quick_broker.bootstrap, **settings(topic, group_instance_id="i")) as other:
@@ -141,7 +141,7 @@ async def test_static_members_come_back_to_their_partitions(quick_broker: Broker
             await until_assigned(back, 2)
 
 
-async def test_an_unknown_assignor_is_told(quick_broker: BrokerProcess) -> None:
+async def test_an_unknown_remote_assignor_raises_unsupported_assignor(quick_broker: BrokerProcess) -> None:
     topic = await new_topic(quick_broker.bootstrap, 1)
     async with Consumer(quick_broker.bootstrap, **settings(topic, group_remote_assignor="mine")) as consumer:
         consumer.subscribe([topic])
@@ -150,12 +150,12 @@ async def test_an_unknown_assignor_is_told(quick_broker: BrokerProcess) -> None:
         assert caught.value.code is ErrorCode.UNSUPPORTED_ASSIGNOR
 
 
-def test_other_protocols_are_no_choice() -> None:
+def test_an_unknown_group_protocol_is_refused() -> None:
     with pytest.raises(ConfigError, match="classic or consumer"):
         Consumer("localhost:1", group_protocol="modern")
 
 
-async def test_a_topic_that_is_made_anew_is_another_one(broker_process: BrokerProcess) -> None:
+async def test_a_recreated_topic_is_read_from_its_first_record(broker_process: BrokerProcess) -> None:
     """The consumer notices the new topic id, and starts at the new topic's first record."""
     topic = await new_topic(broker_process.bootstrap, 1)
     async with (

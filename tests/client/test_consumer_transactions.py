@@ -72,7 +72,7 @@ async def committed_values(bootstrap: str, topic: str, partitions: int = 1) -> l
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_members_that_are_killed_while_they_transform_double_nothing(
+async def test_kills_of_transactional_members_lose_and_duplicate_no_records(
     quick_broker: BrokerProcess, protocol: str
 ) -> None:
     """Three members are replaced one after the other, some by kill -9, so that the group rebalances all the time."""
@@ -187,7 +187,7 @@ async def test_a_member_that_was_removed_from_its_group_commits_no_transaction(
     assert await committed_values(quick_broker.bootstrap, target) == []
 
 
-async def test_commits_beside_the_transaction_are_refused(quick_broker: BrokerProcess) -> None:
+async def test_a_consumer_transaction_requires_group_id_and_no_auto_commit(quick_broker: BrokerProcess) -> None:
     async with (
         Producer(quick_broker.bootstrap, transactional_id="beside") as producer,
         Consumer(quick_broker.bootstrap, group_id="beside") as consumer,

@@ -37,7 +37,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
 
 
-async def test_a_wrong_port_is_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_refused_connection_is_named_in_the_error_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     host, port = free_address()
     reason = f"cannot connect to {host}:{port}: Connection refused"
     async with Producer(f"{host}:{port}", max_block_ms=2_500) as producer:
@@ -81,7 +81,7 @@ async def listening(serve: Callable[[trio.SocketStream], Awaitable[object]]) -> 
 
 
 @pytest.mark.parametrize(("host", "port"), [("a" * 70, 9092), ("127.0.0.1", 70_000), ("127.0.0.1", -1), ("a\0b", 1)])
-async def test_an_address_that_is_none_is_a_lost_connection(host: str, port: int) -> None:
+async def test_an_invalid_broker_address_raises_connection_lost_error(host: str, port: int) -> None:
     """A broker may advertise any address; no background task fails."""
     with pytest.raises(ConnectionLostError, match="cannot connect to"):
         await open_stream(host, port, AdminConfig())
@@ -150,7 +150,7 @@ def answer(leader: int, epoch: int, topic_id: UUID = FIRST, partitions: int = 1)
     ],
     ids=["older", "same", "newer", "no epoch", "older without", "newer without", "recreated", "no ids", "id lost"],
 )
-async def test_an_older_leader_epoch_changes_nothing(
+async def test_metadata_with_an_older_leader_epoch_does_not_change_the_leader(
     before: MetadataResponse, then: MetadataResponse, leader: int | None
 ) -> None:
     cluster = Cluster("127.0.0.1:1", AdminConfig(), Metrics())
@@ -159,14 +159,14 @@ async def test_an_older_leader_epoch_changes_nothing(
     assert cluster.leader("t", 0) == leader
 
 
-async def test_new_partitions_come_with_an_answer_that_is_older_for_others() -> None:
+async def test_new_partitions_are_learnt_from_metadata_with_older_leader_epochs() -> None:
     cluster = Cluster("127.0.0.1:1", AdminConfig(), Metrics())
     cluster._learn(answer(1, 5))
     cluster._learn(answer(2, 4, partitions=2))
     assert [cluster.leader("t", index) for index in (0, 1)] == [1, 2]
 
 
-async def test_a_connection_to_where_a_broker_no_longer_is_is_not_kept() -> None:
+async def test_a_connection_to_a_former_address_of_a_broker_is_not_kept() -> None:
     asked, moved = trio.Event(), trio.Event()
 
     async def serve(stream: trio.SocketStream) -> None:
@@ -211,7 +211,7 @@ async def test_a_connection_to_where_a_broker_no_longer_is_is_not_kept() -> None
     ],
     ids=["known broker", "new broker", "nobody says where", "as old", "no leader", "no such partition", "negative"],
 )
-async def test_a_hint_at_the_leader_is_taken_if_it_is_news(
+async def test_a_current_leader_hint_is_used_if_newer_and_its_broker_is_known(
     hint: tuple[int, int, int], endpoints: dict[int, tuple[str, int]], is_news: bool
 ) -> None:
     cluster = Cluster("127.0.0.1:1", AdminConfig(), Metrics())
@@ -264,7 +264,7 @@ def metadata_of(port: int, error: ErrorCode = ErrorCode.NONE) -> MetadataRespons
 
 
 @pytest.mark.parametrize("why", ["silent", "asked to", "not wanted"])
-async def test_brokers_that_give_no_metadata_are_left_for_the_bootstrap_servers(why: str) -> None:
+async def test_the_client_rebootstraps_when_brokers_give_no_metadata(why: str) -> None:
     """The bootstrap address leads to a new cluster by now, and the old broker still accepts connections."""
     bootstrap, old, new = LittleBroker(), LittleBroker(), LittleBroker()
     async with listening(bootstrap.serve) as port, listening(old.serve) as old_port, listening(new.serve) as new_port:

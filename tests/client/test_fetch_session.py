@@ -30,7 +30,7 @@ def forgotten(request: FetchRequest) -> list[tuple[str, UUID, list[int]]]:
     return [(topic.topic, topic.topic_id, topic.partitions) for topic in request.forgotten_topics_data]
 
 
-def test_only_what_has_changed_is_said_again() -> None:
+def test_incremental_fetches_contain_only_changed_partitions() -> None:
     session = FetchSession()
     first = filled(session, {("a", 0): 5, ("a", 1): 5, ("b", 0): 0})
     assert (first.session_id, first.session_epoch) == (0, 0)
@@ -43,7 +43,7 @@ def test_only_what_has_changed_is_said_again() -> None:
     assert asked(filled(session, {("a", 0): 9, ("a", 1): 5})) == {}
 
 
-def test_a_new_leader_epoch_is_said_again() -> None:
+def test_a_partition_with_a_new_leader_epoch_is_sent_again() -> None:
     """KIP-320: a broker refuses fetches of an epoch that is over."""
     session, request, place = FetchSession(), FetchRequest(), ("a", 0)
     session.fill(request, {place: FetchPosition(5, leader_epoch=3)}, 1000, 13, IDS)
@@ -53,7 +53,7 @@ def test_a_new_leader_epoch_is_said_again() -> None:
     assert request.topics[0].partitions[0].current_leader_epoch == 4
 
 
-def test_an_error_or_another_id_of_a_topic_begins_anew() -> None:
+def test_an_error_or_a_new_topic_id_starts_a_new_fetch_session() -> None:
     session = FetchSession()
     filled(session, {("a", 0): 5})
     session.answered(77)
@@ -64,7 +64,7 @@ def test_an_error_or_another_id_of_a_topic_begins_anew() -> None:
     assert (again.session_id, asked(again), again.topics[0].topic_id) == (0, {("a", 0): 5}, OTHER)
 
 
-def test_older_versions_have_names_only_and_the_oldest_no_sessions() -> None:
+def test_old_fetch_versions_use_topic_names_and_the_oldest_no_session() -> None:
     session = FetchSession()
     assert filled(session, {("a", 0): 5}, version=12).topics[0].topic_id == NO_UUID
     session.answered(77)

@@ -107,7 +107,7 @@ async def answer_beats_later(coordinator: OneCoordinator) -> None:
 
 @pytest.mark.parametrize("is_answered_first", [False, True])
 @pytest.mark.parametrize(("protocol", "version"), [("consumer", 0), ("consumer", 1), ("range", 5)])
-async def test_a_member_leaves_although_a_request_is_being_answered(
+async def test_a_member_leaves_while_its_heartbeat_or_join_group_is_in_flight(
     protocol: str, version: int, is_answered_first: bool
 ) -> None:
     """The answer has the member's next epoch, which is no epoch to leave with, and perhaps the member's id."""
@@ -141,7 +141,7 @@ LOSSES: list[Exception | ErrorCode] = [
 
 @pytest.mark.parametrize("loss", LOSSES)
 @each_protocol
-async def test_a_lost_farewell_is_sent_again(protocol: str, loss: Exception | ErrorCode) -> None:
+async def test_a_failed_request_to_leave_the_group_is_retried(protocol: str, loss: Exception | ErrorCode) -> None:
     coordinator = OneCoordinator(loss, loss, ErrorCode.NONE, version=1 if protocol == "consumer" else 5)
     coordinator.beats_are_answered.set()
     member = membership(coordinator, protocol)
@@ -154,7 +154,7 @@ async def test_a_lost_farewell_is_sent_again(protocol: str, loss: Exception | Er
 
 
 @pytest.mark.parametrize("protocol", ["range", "cooperative-sticky"])
-async def test_a_join_that_is_given_up_closes_its_connection(protocol: str) -> None:
+async def test_an_abandoned_join_group_request_closes_its_connection(protocol: str) -> None:
     """A broker answers in order, and would not read a LeaveGroup behind a JoinGroup that waits for other members."""
     coordinator = OneCoordinator(ErrorCode.NONE, version=5)
     coordinator.beats_are_answered.set()
@@ -194,7 +194,9 @@ async def test_a_cancelled_consumer_commits_and_leaves(broker_process: BrokerPro
 
 
 @pytest.mark.parametrize("protocol", ["range", "cooperative-sticky"])
-async def test_who_leaves_while_it_joins_is_not_waited_for(broker_process: BrokerProcess, protocol: str) -> None:
+async def test_a_consumer_cancelled_during_join_group_leaves_its_group(
+    broker_process: BrokerProcess, protocol: str
+) -> None:
     """The first member does not poll, so that the JoinGroup of the second is answered only when it leaves."""
     bootstrap = broker_process.bootstrap
     topic = await filled_topic(bootstrap, partitions=1, count=1)

@@ -107,7 +107,7 @@ UNOPENED_CALLS: list[tuple[Callable[[str], AnyClient], Callable[[Any], Awaitable
 
 
 @pytest.mark.parametrize(("make", "call"), UNOPENED_CALLS)
-async def test_a_client_that_is_not_open_says_so(
+async def test_calls_on_a_client_that_is_not_open_raise_closed_error(
     make: Callable[[str], AnyClient], call: Callable[[Any], Awaitable[object]], broker_process: BrokerProcess
 ) -> None:
     client = make(broker_process.bootstrap)

@@ -52,7 +52,7 @@ def test_half_old_topics_are_fetched_only_as_early_as_small_requests_need() -> N
     assert policy.next_fetch(HALF_AGE + 75) == [f"t{index}" for index in range(MINIMUM_TARGET_SIZE)]
 
 
-def test_half_old_topics_ride_along_up_to_the_target() -> None:
+def test_half_old_topics_are_added_to_a_fetch_up_to_the_target_size() -> None:
     policy = policy_with(50)
     policy.use("new", HALF_AGE + 1)
     fetch = policy.next_fetch(HALF_AGE + 1)
@@ -116,7 +116,7 @@ def test_unused_topics_are_forgotten() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["use", "refresh", "fail", "update", "evict", "wait"]), st.integers(0, 30))))
-def test_the_sets_keep_their_definitions(steps: list[tuple[str, int]]) -> None:
+def test_fetches_obey_the_policy_after_any_sequence_of_events(steps: list[tuple[str, int]]) -> None:
     policy = MetadataPolicy(MAX_AGE_MS, EVICT_MS)
     refreshed: dict[str, float] = {}
     urgent: set[str] = set()
@@ -158,7 +158,7 @@ def test_the_sets_keep_their_definitions(steps: list[tuple[str, int]]) -> None:
             assert fetch or now < policy.next_check_at(now)
 
 
-def test_an_age_of_zero_is_no_reason_to_ask_without_end() -> None:
+def test_metadata_max_age_ms_of_0_does_not_cause_a_busy_loop() -> None:
     policy = Producer("127.0.0.1:1", metadata_max_age_ms=0, retry_backoff_ms=100)._metadata._policy
     policy.use("t", 0.0)
     policy.refreshed(["t"], 0.0)

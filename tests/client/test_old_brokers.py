@@ -54,7 +54,7 @@ def offer_only(monkeypatch: pytest.MonkeyPatch, newest: dict[ApiKey, int]) -> No
 @pytest.mark.parametrize(
     "scene", [scene for scene in CLIENT_SCENES if scene not in WITH_ZSTD], ids=lambda scene: scene.__name__
 )
-async def test_scene(
+async def test_clients_work_with_the_api_versions_of_kafka_1_0_and_2_0(
     broker_process: BrokerProcess, monkeypatch: pytest.MonkeyPatch, age: str, scene: ClientScene
 ) -> None:
     offer_only(monkeypatch, dict(NEW_AGES[age]))
@@ -63,7 +63,7 @@ async def test_scene(
 
 
 @pytest.mark.parametrize("age", ["0.10", "0.11"])
-async def test_ages_without_headers_or_transactions(
+async def test_clients_work_with_the_api_versions_of_kafka_0_10_and_0_11(
     broker_process: BrokerProcess, monkeypatch: pytest.MonkeyPatch, age: str
 ) -> None:
     """0.10 has message format v1 and no idempotence: the producer works without it unless it is required."""

@@ -58,7 +58,9 @@ async def send_all(producer: Producer, topic: str, values: list[bytes], batches:
     [{}, {"enable_idempotence": False}, {"transactional_id": "t"}, {"max_in_flight_requests_per_connection": 1}],
     ids=str,
 )
-async def test_one_refusal_is_enough(broker_process: BrokerProcess, settings: dict[str, Any], codec: str) -> None:
+async def test_one_message_too_large_error_makes_the_size_limit_known(
+    broker_process: BrokerProcess, settings: dict[str, Any], codec: str
+) -> None:
     topic = await new_topic(broker_process.bootstrap, max_message_bytes=str(LIMIT_BYTES))
     values = bodies(3 * RECORDS)
     if "transactional_id" in settings:
@@ -78,7 +80,7 @@ async def test_one_refusal_is_enough(broker_process: BrokerProcess, settings: di
 
 
 @pytest.mark.parametrize("settings", [{}, IN_ORDER], ids=["idempotent", "plain"])
-async def test_without_the_configuration_sizes_are_halved_once_for_all_batches(
+async def test_without_describe_configs_the_batch_size_is_halved_once_for_all_batches(
     silent_broker: BrokerProcess, settings: dict[str, Any]
 ) -> None:
     topic = await new_topic(silent_broker.bootstrap, max_message_bytes=str(LIMIT_BYTES))
@@ -95,7 +97,9 @@ async def test_without_the_configuration_sizes_are_halved_once_for_all_batches(
 
 @pytest.mark.parametrize("release", ["0.10", "0.11"])
 @pytest.mark.parametrize("codec", ["none", "gzip"])
-async def test_formats_of_old_brokers(broker_process: BrokerProcess, release: str, codec: str) -> None:
+async def test_too_large_batches_are_split_in_old_message_formats(
+    broker_process: BrokerProcess, release: str, codec: str
+) -> None:
     topic = await new_topic(broker_process.bootstrap, max_message_bytes=str(LIMIT_BYTES))
     values = [*bodies(), b"", b"x" * 8_000, *bodies(20)] if codec == "none" else bodies()
     async with Producer(
@@ -115,7 +119,7 @@ async def test_formats_of_old_brokers(broker_process: BrokerProcess, release: st
     assert [record.value for record in await read(broker_process.bootstrap, topic)] == arrived
 
 
-async def test_a_limit_that_changes(broker_process: BrokerProcess) -> None:
+async def test_a_changed_max_message_bytes_is_noticed(broker_process: BrokerProcess) -> None:
     topic = await new_topic(broker_process.bootstrap, max_message_bytes="20000")
     values = bodies()
 
@@ -140,7 +144,9 @@ async def test_a_limit_that_changes(broker_process: BrokerProcess) -> None:
     assert [delivery.offset for delivery in deliveries] == list(range(3 * RECORDS))
 
 
-async def test_a_producer_that_is_left_abandons_what_waits_for_a_limit(silent_broker: BrokerProcess) -> None:
+async def test_a_producer_closed_by_an_error_abandons_records_waiting_for_a_size_limit(
+    silent_broker: BrokerProcess,
+) -> None:
     topic = await new_topic(silent_broker.bootstrap, max_message_bytes=str(LIMIT_BYTES))
     deliveries: list[Delivery] = []
     asked = trio.Event()

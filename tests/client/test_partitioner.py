@@ -58,14 +58,14 @@ def fill(
 
 @pytest.mark.parametrize("record_bytes", [100, 543, 5_000, 12_000, 40_000])
 @pytest.mark.parametrize("slow", [set(), {0}, {0, 1, 2}])
-def test_shares_are_uniform_whoever_is_slow(record_bytes: int, slow: set[int]) -> None:
+def test_partition_shares_are_uniform_whichever_partitions_are_slow(record_bytes: int, slow: set[int]) -> None:
     sticky = StickyPartitioner(BATCH_SIZE, Random(1))
     sent = fill(sticky, [0, 1, 2], record_bytes, 400 * BATCH_SIZE // record_bytes * 4, slow)
     for partition in range(3):
         assert sent[partition] / sent.total() == pytest.approx(1 / 3, abs=0.03)
 
 
-def test_stays_for_a_whole_batch_and_no_longer() -> None:
+def test_the_sticky_partition_changes_after_exactly_batch_size_bytes() -> None:
     sticky = StickyPartitioner(BATCH_SIZE, Random(2))
     sticky.switch([0, 1, 2])
     visits = [0]
@@ -78,7 +78,7 @@ def test_stays_for_a_whole_batch_and_no_longer() -> None:
     assert set(visits[:-1]) == {BATCH_SIZE}
 
 
-def test_a_lingering_batch_is_finished_first_and_paid_for_later() -> None:
+def test_a_partition_that_received_twice_batch_size_skips_its_next_turn() -> None:
     sticky = StickyPartitioner(BATCH_SIZE, Random(3))
     first = sticky.switch([0, 1])
     sticky.produced_bytes += BATCH_SIZE
@@ -88,7 +88,7 @@ def test_a_lingering_batch_is_finished_first_and_paid_for_later() -> None:
     assert sticky.switch([0, 1]) != first, "twice the bytes were sent to the partition, so its next turn is skipped"
 
 
-def test_a_single_partition_has_no_debts() -> None:
+def test_a_single_partition_never_skips_a_turn() -> None:
     sticky = StickyPartitioner(BATCH_SIZE, Random(4))
     for _ in range(5):
         assert sticky.switch([7]) == 7
@@ -113,7 +113,7 @@ def test_weights_fall_with_the_queue_and_the_answer_time(queues: list[tuple[floa
     assert adaptive_weights([0.0] * len(sizes), seconds) == [1.0] * len(sizes), "slow is not overloaded"
 
 
-def test_a_queue_that_takes_longer_counts_for_more() -> None:
+def test_a_queue_with_longer_response_times_lowers_the_weight_more() -> None:
     assert adaptive_weights([4, 4, 0], [0.020, 0.001, 0.001]) == [1 / 81, 1 / 5, 1.0]
     assert adaptive_weights([4, 4, 4], [0.0, 0.002, 0.001]) == [1 / 5, 1 / 9, 1 / 5]
     assert adaptive_weights([1, 1], [0.0002, 0.0009]) == [1 / 2, 1 / 2], "noise of equal brokers"
@@ -142,7 +142,7 @@ def test_equal_partitions_differ_by_a_few_visits_at_any_time(record_bytes: int, 
         assert max(sent.values()) - min(sent[partition] for partition in range(count)) <= 4 * visit
 
 
-def test_a_partition_that_comes_back_gets_no_flood() -> None:
+def test_a_partition_available_again_gets_no_more_than_its_share() -> None:
     sticky = StickyPartitioner(1, Random(8))
     for _ in range(1_000):
         sticky.switch([0, 1])

@@ -77,7 +77,7 @@ async def test_waiting_for_records_counts_as_polling(
 
 
 @pytest.mark.parametrize("take", [_iterate, _poll])
-async def test_a_loop_is_cancelled_in_the_middle_of_a_backlog(
+async def test_a_read_loop_cancelled_in_a_backlog_loses_no_records(
     broker_process: BrokerProcess, take: Callable[[Consumer], Awaitable[int]]
 ) -> None:
     topic = await filled_topic(broker_process.bootstrap, count=BACKLOG)
@@ -105,7 +105,7 @@ async def test_a_loop_is_cancelled_in_the_middle_of_a_backlog(
 
 
 @pytest.mark.parametrize("take", WAYS)
-async def test_a_cancelled_call_takes_nothing(
+async def test_a_cancelled_poll_does_not_move_the_position(
     broker_process: BrokerProcess, take: Callable[[Consumer], Awaitable[int]]
 ) -> None:
     topic = await filled_topic(broker_process.bootstrap)
@@ -160,7 +160,7 @@ async def test_good_records_come_before_the_damaged_batch_behind_them(broker_pro
     assert consumer.position(topic, 0) == 1
 
 
-async def test_a_consumer_that_is_closed_hands_out_nothing_more(broker_process: BrokerProcess) -> None:
+async def test_a_closed_consumer_returns_no_records(broker_process: BrokerProcess) -> None:
     topic = await filled_topic(broker_process.bootstrap)
     async with Consumer(broker_process.bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([(topic, 0)])
@@ -171,7 +171,7 @@ async def test_a_consumer_that_is_closed_hands_out_nothing_more(broker_process: 
             await take(consumer)
 
 
-async def test_a_missing_offset_is_raised_by_each_poll_until_the_user_acts(broker_process: BrokerProcess) -> None:
+async def test_offset_out_of_range_is_raised_by_each_poll_until_a_seek(broker_process: BrokerProcess) -> None:
     topic = await filled_topic(broker_process.bootstrap)
     async with Consumer(broker_process.bootstrap, auto_offset_reset="none") as consumer:
         consumer.assign([(topic, 0)])
@@ -183,7 +183,7 @@ async def test_a_missing_offset_is_raised_by_each_poll_until_the_user_acts(broke
             assert (await consumer.poll())[0].offset == 7
 
 
-async def test_a_partition_without_a_leader_keeps_no_others_waiting(tmp_path: Path) -> None:
+async def test_a_missing_topic_does_not_delay_other_partitions(tmp_path: Path) -> None:
     with running_broker(tmp_path, "auto.create.topics.enable=false") as broker:
         topic = await filled_topic(broker.bootstrap)
         async with Consumer(broker.bootstrap, auto_offset_reset="earliest") as consumer:

@@ -58,7 +58,7 @@ async def test_records_arrive_as_they_were_sent(broker_process: BrokerProcess, c
 
 
 @pytest.mark.parametrize("acks", ["all", "1", "0"])
-async def test_acks(broker_process: BrokerProcess, acks: str) -> None:
+async def test_records_are_produced_with_each_acks_setting(broker_process: BrokerProcess, acks: str) -> None:
     topic = await new_topic(broker_process.bootstrap)
     async with Producer(broker_process.bootstrap, acks=acks) as producer:
         delivery = await producer.send(topic, b"v")
@@ -70,7 +70,7 @@ async def test_acks(broker_process: BrokerProcess, acks: str) -> None:
             await trio.lowlevel.checkpoint()
 
 
-async def test_keys_decide_as_in_java_and_ignoring_them_spreads(broker_process: BrokerProcess) -> None:
+async def test_partitions_are_chosen_by_key_as_in_java_or_as_configured(broker_process: BrokerProcess) -> None:
     topic = await new_topic(broker_process.bootstrap, 8)
     async with Producer(broker_process.bootstrap) as producer:
         assert (await producer.send(topic, b"v", key=b"foobar")).partition == (-790332482 & 0x7FFFFFFF) % 8
@@ -88,7 +88,7 @@ async def test_keys_decide_as_in_java_and_ignoring_them_spreads(broker_process: 
         assert (await producer.send(topic, b"v")).partition == 7
 
 
-async def test_too_large_batches_are_split_down_to_the_guilty_record(broker_process: BrokerProcess) -> None:
+async def test_too_large_batches_are_split_until_only_the_too_large_record_fails(broker_process: BrokerProcess) -> None:
     topic = await new_topic(broker_process.bootstrap, max_message_bytes="10000")
     noise = random.Random(1)
     sizes = [3_000] * 10 + [30_000] + [3_000] * 10
@@ -110,7 +110,7 @@ async def test_too_large_batches_are_split_down_to_the_guilty_record(broker_proc
     assert [delivery.offset for delivery in deliveries[:10] + deliveries[11:]] == list(range(20))
 
 
-async def test_the_story_of_two_topics_loses_nothing(broker_process: BrokerProcess) -> None:
+async def test_records_that_compress_worse_than_estimated_are_not_lost(broker_process: BrokerProcess) -> None:
     """KIP-126's example: the estimate is trained by records that compress to 1/10, then records of 1/5 follow."""
     first = await new_topic(broker_process.bootstrap, max_message_bytes="20000")
     second = await new_topic(broker_process.bootstrap, max_message_bytes="20000")
@@ -131,7 +131,7 @@ async def test_the_story_of_two_topics_loses_nothing(broker_process: BrokerProce
         assert values(await read_all(broker_process, topic)) == bodies
 
 
-async def test_memory_is_bounded_and_waiting_for_it_too(broker_process: BrokerProcess) -> None:
+async def test_sends_wait_for_buffer_memory_and_records_above_it_are_refused(broker_process: BrokerProcess) -> None:
     topic = await new_topic(broker_process.bootstrap)
     async with Producer(broker_process.bootstrap, buffer_memory=20_000) as producer:
         for _ in range(200):
@@ -149,7 +149,7 @@ async def is_known(producer: Producer, topic: str) -> bool:
         return False
 
 
-async def test_a_full_memory_says_so_after_max_block(broker_process: BrokerProcess) -> None:
+async def test_a_send_with_full_buffer_memory_fails_after_max_block_ms(broker_process: BrokerProcess) -> None:
     topic = await new_topic(broker_process.bootstrap)
     async with Producer(broker_process.bootstrap, buffer_memory=20_000, max_block_ms=100, linger_ms=10_000) as producer:
         with trio.fail_after(PATIENCE_S):
@@ -172,7 +172,7 @@ async def test_records_above_max_request_size_are_refused(broker_process: Broker
             await producer.send("small-requests", bytes(1_000))
 
 
-async def test_unknown_topics_and_bad_names_are_told(broker_process: BrokerProcess) -> None:
+async def test_an_invalid_topic_name_and_a_closed_producer_raise_errors(broker_process: BrokerProcess) -> None:
     async with Producer(broker_process.bootstrap) as producer:
         with pytest.raises(BrokerError, match="INVALID_TOPIC_EXCEPTION"):
             await producer.send("not a name", b"v")
@@ -180,7 +180,7 @@ async def test_unknown_topics_and_bad_names_are_told(broker_process: BrokerProce
         await producer.send("t", b"v")
 
 
-async def test_leaving_by_an_exception_abandons_what_was_not_sent(broker_process: BrokerProcess) -> None:
+async def test_an_exception_abandons_unsent_records_unless_flush_on_error(broker_process: BrokerProcess) -> None:
     topic = await new_topic(broker_process.bootstrap)
     deliveries: list[Delivery] = []
 
@@ -197,7 +197,7 @@ async def test_leaving_by_an_exception_abandons_what_was_not_sent(broker_process
     assert deliveries[1].offset == 0
 
 
-async def test_cancelling_leaves_at_once(broker_process: BrokerProcess) -> None:
+async def test_a_cancelled_producer_closes_at_once(broker_process: BrokerProcess) -> None:
     with trio.move_on_after(0.2) as scope, trio.fail_after(PATIENCE_S):
         async with Producer(broker_process.bootstrap, linger_ms=60_000) as producer:
             await producer.send("cancelled", b"v")
@@ -208,7 +208,7 @@ async def test_cancelling_leaves_at_once(broker_process: BrokerProcess) -> None:
 # --- transactions ---
 
 
-async def test_commit_and_abort(broker_process: BrokerProcess) -> None:
+async def test_read_committed_returns_only_records_of_committed_transactions(broker_process: BrokerProcess) -> None:
     topic = await new_topic(broker_process.bootstrap, 2)
 
     async def drop(producer: Producer) -> None:
@@ -283,7 +283,7 @@ async def test_a_producer_that_renews_its_identity_does_not_fence_its_successor(
 # --- faults ---
 
 
-async def test_a_broker_killed_and_restarted_loses_and_doubles_nothing(broker_process: BrokerProcess) -> None:
+async def test_kills_and_restarts_of_the_broker_lose_and_duplicate_no_records(broker_process: BrokerProcess) -> None:
     topic = await new_topic(broker_process.bootstrap)
     sent: list[bytes] = []
     async with Producer(

@@ -134,7 +134,9 @@ async def test_listeners_run_in_the_users_task(quick_broker: BrokerProcess, prot
 
 
 @each_protocol
-async def test_a_slow_listener_does_not_lose_the_session(impatient_broker: BrokerProcess, protocol: str) -> None:
+async def test_a_member_with_a_listener_slower_than_the_session_timeout_stays_in_the_group(
+    impatient_broker: BrokerProcess, protocol: str
+) -> None:
     topic = await filled_topic(impatient_broker.bootstrap, partitions=2, count=10)
     config = settings(topic, protocol, enable_auto_commit=False, session_timeout_ms=SESSION_TIMEOUT_MS)
     outcomes: list[object] = []
@@ -213,7 +215,7 @@ async def test_exceptions_of_rebalance_listeners_are_raised_by_poll(quick_broker
             assert (await consumer.poll())[0].offset == 0
 
 
-async def test_a_group_that_refuses_for_ever_is_raised_by_each_poll(quick_broker: BrokerProcess) -> None:
+async def test_a_permanent_group_error_is_raised_by_each_poll(quick_broker: BrokerProcess) -> None:
     topic = await new_topic(quick_broker.bootstrap)
     config = settings(topic, "consumer", group_remote_assignor="mine")
     async with Consumer(quick_broker.bootstrap, **config) as consumer:
@@ -247,7 +249,7 @@ async def test_another_pattern_is_matched_at_once(quick_broker: BrokerProcess) -
                     await consumer.poll(20)
 
 
-async def test_a_commit_with_an_overtaken_member_epoch_is_repeated(tmp_path: Path) -> None:
+async def test_a_commit_refused_with_stale_member_epoch_is_retried(tmp_path: Path) -> None:
     rule = "gregor.fault.rule.overtaken=api=OffsetCommit error=STALE_MEMBER_EPOCH first=2"
     with running_broker(tmp_path, *QUICK_GROUPS, "gregor.fault.injection.enable=true", rule) as broker:
         topic = await filled_topic(broker.bootstrap)

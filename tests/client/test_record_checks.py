@@ -131,7 +131,7 @@ async def test_headers_of_a_consumers_records_can_be_sent_on_and_split(broker_pr
 
 
 @pytest.mark.parametrize("headers", [(), [("é" * 20, b"x" * 300)], [(b"n", None)] * 3])
-def test_the_bound_holds(headers: list[tuple[str | bytes, bytes | None]]) -> None:
+def test_the_record_size_bound_is_not_below_the_encoded_size(headers: list[tuple[str | bytes, bytes | None]]) -> None:
     from gregor.protocol.records.client_records_cy import encode_record
 
     assert record_size_bound(b"k", b"v", headers) >= len(encode_record(2**40, 2**20, b"k", b"v", headers))
@@ -140,7 +140,7 @@ def test_the_bound_holds(headers: list[tuple[str | bytes, bytes | None]]) -> Non
 @pytest.mark.parametrize("keeps_producer", [False, True])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
 @pytest.mark.parametrize("magic", [0, 1, 2])
-async def test_a_damaged_batch_gets_no_new_crc(
+async def test_send_batch_refuses_a_batch_with_a_wrong_crc(
     broker_process: BrokerProcess, magic: int, codec: Codec, keeps_producer: bool
 ) -> None:
     topic = await new_topic(broker_process.bootstrap)

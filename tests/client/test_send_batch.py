@@ -75,7 +75,9 @@ async def test_send_batch_refuses_payloads_that_are_not_one_batch(broker_process
         assert (await (await producer.send_batch(topic, 0, raw))).offset == 0
 
 
-async def test_a_batch_with_its_own_numbers_is_known_again(broker_process: BrokerProcess, topic: str) -> None:
+async def test_a_duplicate_batch_with_kept_sequence_numbers_is_recognised(
+    broker_process: BrokerProcess, topic: str
+) -> None:
     async with Producer(broker_process.bootstrap) as producer:
         for _ in range(2):
             raw = v2.build_batch(RECORDS, producer_id=77_000, producer_epoch=0, base_sequence=0)
@@ -88,7 +90,7 @@ async def test_a_batch_with_its_own_numbers_is_known_again(broker_process: Broke
         assert (await (await producer.send(topic, b"own", partition=0))).offset == 3
 
 
-async def test_in_a_transaction(broker_process: BrokerProcess, topic: str) -> None:
+async def test_a_raw_batch_is_sent_in_a_transaction(broker_process: BrokerProcess, topic: str) -> None:
     raw = v2.build_batch(RECORDS, codec=Codec.LZ4, producer_id=9, producer_epoch=3, base_sequence=70)
 
     async def abort(producer: Producer) -> None:
@@ -112,7 +114,7 @@ def hidden_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Br
         yield broker_and_port
 
 
-async def test_cut_answers_lose_double_and_reorder_nothing(
+async def test_cut_produce_responses_lose_duplicate_and_reorder_no_batches(
     hidden_broker: tuple[BrokerProcess, int], topic: str
 ) -> None:
     """Five batches at a time with numbers of their own, answers cut at changing places, as a mirror sends them."""
@@ -141,7 +143,9 @@ async def test_cut_answers_lose_double_and_reorder_nothing(
         assert await read(bootstrap, topic, sequence) == [b"%d" % n for n in range(sequence)]
 
 
-async def test_old_formats_are_not_repeated_on_suspicion(hidden_broker: tuple[BrokerProcess, int], topic: str) -> None:
+async def test_old_formats_are_not_retried_when_the_outcome_is_unknown(
+    hidden_broker: tuple[BrokerProcess, int], topic: str
+) -> None:
     broker, port = hidden_broker
     bootstrap = f"127.0.0.1:{port}"
     raw = v1.build_message_set(RECORDS, codec=Codec.NONE)
@@ -173,7 +177,7 @@ async def test_a_broker_without_old_produce_versions_gets_no_old_format(
         assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_only_the_header_changes() -> None:
+def test_a_new_producer_id_and_sequence_change_only_the_batch_header() -> None:
     raw = v2.build_batch(
         RECORDS,
         codec=Codec.ZSTD,

@@ -63,7 +63,7 @@ async def test_a_broker_down_for_longer_than_the_delivery_timeout_gets_records_a
         nursery.cancel_scope.cancel()
 
 
-async def test_without_the_timeout_nobody_dials_for_nothing(
+async def test_without_the_availability_timeout_an_idle_sender_does_not_reconnect(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     producer = Producer("127.0.0.1:1", delivery_timeout_ms=2_000, request_timeout_ms=1_000, acks="1")

@@ -62,7 +62,7 @@ def producer_of(build: ModuleType, **settings: Any) -> Any:
 
 
 @BUILDS
-async def test_records_go_to_open_batches_and_others_take_the_long_way(build: ModuleType) -> None:
+async def test_records_that_fit_an_open_batch_take_the_fast_path(build: ModuleType) -> None:
     producer = producer_of(build)
     first = await producer.send("t", b"v", partition=1)
     assert producer.calls == ["use", "begun"]
@@ -83,7 +83,7 @@ async def test_records_go_to_open_batches_and_others_take_the_long_way(build: Mo
 
 
 @BUILDS
-async def test_what_is_no_record_is_refused_and_reserves_nothing(build: ModuleType) -> None:
+async def test_invalid_records_are_refused_and_reserve_no_memory(build: ModuleType) -> None:
     producer = producer_of(build, max_request_size=2_000)
     for wrong in ("text", 7, bytearray(b"v")):
         with pytest.raises(TypeError):

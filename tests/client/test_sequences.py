@@ -31,12 +31,12 @@ def new_sequence() -> PartitionSequence:
     return sequence
 
 
-async def test_numbers_follow_each_other() -> None:
+async def test_sequence_numbers_continue_after_the_last_record_of_a_batch() -> None:
     sequence = new_sequence()
     assert [sent(sequence, n).base_sequence for n in (3, 1, 2)] == [1, 4, 5]
 
 
-async def test_the_first_batch_goes_alone() -> None:
+async def test_only_one_batch_is_in_flight_until_the_first_is_acknowledged() -> None:
     """A broker accepts any first sequence number of a producer."""
     sequence = PartitionSequence()
     sequence.adopt(7, 0)
@@ -53,7 +53,7 @@ async def test_the_first_batch_goes_alone() -> None:
     assert not sequence.may_send(sealed(1))
 
 
-async def test_repeats_go_one_by_one_in_order() -> None:
+async def test_retried_batches_are_sent_one_by_one_in_sequence_order() -> None:
     sequence = new_sequence()
     first, second, third = sent(sequence, 1), sent(sequence, 1), sent(sequence, 1)
     for batch in (third, first, second):
@@ -83,7 +83,7 @@ async def test_a_lost_batch_starts_a_new_epoch_when_nothing_is_under_way() -> No
     assert sequence.next_sequence == 2
 
 
-async def test_parts_take_the_place_of_the_whole() -> None:
+async def test_the_parts_of_a_split_batch_take_its_sequence_numbers() -> None:
     sequence = new_sequence()
     whole, later = sent(sequence, 4), sent(sequence, 1)
     parts = split(whole, len(whole.payload) - 1, CompressionRatioEstimator())
@@ -95,7 +95,7 @@ async def test_parts_take_the_place_of_the_whole() -> None:
     assert whole.state is BatchState.SPLIT
 
 
-async def test_used_up_epochs_need_a_new_producer() -> None:
+async def test_a_lost_batch_at_the_last_epoch_requires_a_new_producer_id() -> None:
     sequence = PartitionSequence()
     sequence.adopt(7, MAX_EPOCH)
     lost = sent(sequence, 1)

@@ -20,7 +20,7 @@ def test_no_size_limit_is_known_before_a_refusal() -> None:
     assert limits.configured("t") is None
 
 
-def test_the_configuration_is_asked_for_once_and_counts() -> None:
+def test_the_configured_limit_is_requested_once_and_used() -> None:
     limits = Scene().limits
     limits.refused("t", 5_000)
     assert limits.should_ask("t")
@@ -34,7 +34,7 @@ def test_the_configuration_is_asked_for_once_and_counts() -> None:
     assert not limits.is_too_large("other", 1_001)
 
 
-def test_without_an_answer_each_refusal_halves() -> None:
+def test_without_a_configured_limit_each_refusal_halves_the_size() -> None:
     limits = Scene().limits
     limits.refused("t", 8_000)
     limits.told("t", None)
@@ -62,7 +62,7 @@ def test_a_limit_that_was_lowered_is_asked_for_again() -> None:
     assert limits.configured("t") == 2_000
 
 
-def test_an_answer_that_refusals_contradict_does_not_count_and_is_not_asked_for_without_end() -> None:
+def test_a_configured_limit_that_refusals_contradict_is_ignored_and_not_requested_again() -> None:
     limits = Scene().limits
     limits.refused("t", 8_000)
     limits.told("t", 100_000)
@@ -81,7 +81,7 @@ def test_a_limit_that_was_raised_is_noticed() -> None:
     assert not limits.is_too_large("t", 8_000)
 
 
-def test_knowledge_ages() -> None:
+def test_known_size_limits_expire() -> None:
     scene = Scene()
     scene.limits.refused("t", 8_000)
     scene.limits.told("t", 5_000)

@@ -105,7 +105,7 @@ async def test_a_large_record_gets_a_part_of_its_own() -> None:
     assert [part.record_count for part in parts] == [20, 1, 20]
 
 
-async def test_sizes_in_format_v1_count_where_it_is_sent() -> None:
+async def test_parts_fit_the_limit_in_format_v1_for_old_brokers() -> None:
     batch = batch_of([(0, None, b"", [])] * 100)
     batch.seal(CompressionRatioEstimator())
     batch.sent_bytes = len(batch.legacy_payload())

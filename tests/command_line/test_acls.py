@@ -58,7 +58,7 @@ def test_roles_are_added_and_removed(guarded: BrokerProcess) -> None:
     assert run(guarded, "acls", "--remove", "--topic", "roles", "--force").lines == ["No ACL matches."]
 
 
-def test_a_list_as_json(guarded: BrokerProcess) -> None:
+def test_acls_are_listed_as_json(guarded: BrokerProcess) -> None:
     added = ("--deny-principal", "User:eve", "--deny-host", "192.0.2.9", "--operation", "Read", "--topic", "js")
     assert run(guarded, "acls", "--add", *added, "--resource-pattern-type", "prefixed").code == 0
     named = ("--topic", "js", "--resource-pattern-type", "prefixed")
@@ -77,7 +77,7 @@ def test_a_list_as_json(guarded: BrokerProcess) -> None:
     assert run(guarded, "acls", "--remove", *named, "--force").code == 0
 
 
-def test_patterns(guarded: BrokerProcess) -> None:
+def test_acls_are_listed_and_removed_by_matching_resource_patterns(guarded: BrokerProcess) -> None:
     for name, kind in (("pat-", "prefixed"), ("*", "literal"), ("pat-1", "literal"), ("other", "literal")):
         words = ("--operation", "describe_configs", "--deny-principal", "User:eve", "--resource-pattern-type", kind)
         assert run(guarded, "acls", "--add", "--topic", name, *words).code == 0
@@ -105,7 +105,7 @@ def test_patterns(guarded: BrokerProcess) -> None:
         (("--remove", "--topic", "t", "--principal", "User:al"), "--principal needs --list"),
     ],
 )
-def test_options_that_make_no_sense(guarded: BrokerProcess, words: tuple[str, ...], reason: str) -> None:
+def test_invalid_acl_options_are_refused(guarded: BrokerProcess, words: tuple[str, ...], reason: str) -> None:
     refused = run(guarded, "acls", *words)
     assert refused.code == 1
     assert reason in refused.err

@@ -14,7 +14,7 @@ from tests.command_line.test_client_tools import run
 from tests.waiting import PATIENCE_S
 
 
-def test_quotas_and_credentials(broker_process: BrokerProcess) -> None:
+def test_quotas_and_scram_credentials_are_altered_and_described(broker_process: BrokerProcess) -> None:
     user = f"u-{uuid4().hex[:8]}"
     entity = ("--entity-type", "users", "--entity-name", user)
     changed = run(
@@ -39,7 +39,7 @@ def test_quotas_and_credentials(broker_process: BrokerProcess) -> None:
     assert run(broker_process, "configs", "--describe", *entity).lines == [quotas + "request_percentage=50.0"]
 
 
-def test_configs_that_make_no_sense(broker_process: BrokerProcess) -> None:
+def test_invalid_quotas_and_scram_credentials_are_refused(broker_process: BrokerProcess) -> None:
     for words, reason in (
         (
             ("--entity-type", "users", "--entity-name", "u", "--add-config", "producer_byte_rate=fast"),
@@ -56,7 +56,7 @@ def test_configs_that_make_no_sense(broker_process: BrokerProcess) -> None:
         assert reason in refused.err
 
 
-def test_groups_of_the_consumer_protocol(broker_process: BrokerProcess) -> None:
+def test_a_group_of_the_consumer_protocol_is_described(broker_process: BrokerProcess) -> None:
     topic = f"t-{uuid4().hex[:8]}"
     run(broker_process, "topics", "--create", "--topic", topic, "--partitions", "2")
 
@@ -76,7 +76,7 @@ def test_groups_of_the_consumer_protocol(broker_process: BrokerProcess) -> None:
     assert "Stable" in state
 
 
-def test_mirror(broker_process: BrokerProcess, tmp_path: Path) -> None:
+def test_mirror_once_copies_new_records_to_the_target(broker_process: BrokerProcess, tmp_path: Path) -> None:
     topic = f"t-{uuid4().hex[:8]}"
     run(broker_process, "produce", "--topic", topic, text="".join(f"{n}\n" for n in range(10)))
     with running_broker(tmp_path, "offsets.topic.num.partitions=1") as target:
@@ -107,7 +107,7 @@ def test_mirror(broker_process: BrokerProcess, tmp_path: Path) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_a_mistake_is_told_at_once_in_one_line(
+def test_invalid_arguments_are_reported_in_one_line(
     broker_process: BrokerProcess, words: tuple[str, ...], says: str
 ) -> None:
     done = run(broker_process, *words)

@@ -144,7 +144,7 @@ def test_a_port_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert (refused.code, refused.err) == (1, f"gregor: port file {place}: No such file or directory\n")
 
 
-def test_state_needs_a_directory_that_goes(tmp_path: Path) -> None:
+def test_the_option_state_needs_ephemeral(tmp_path: Path) -> None:
     refused = run(None, "serve", "--dir", str(tmp_path / "data"), "--state", str(tmp_path / "seed.tar"))
     assert (refused.code, refused.err.startswith("gregor: --state needs --ephemeral")) == (1, True)
 

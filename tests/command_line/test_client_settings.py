@@ -22,7 +22,7 @@ def test_settings_in_each_form_of_a_properties_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [b"client.id=\\u12", b"client.id=\xff"])
-def test_a_malformed_file_is_one_line(tmp_path: Path, text: bytes) -> None:
+def test_a_malformed_or_missing_properties_file_is_a_usage_error(tmp_path: Path, text: bytes) -> None:
     path = tmp_path / "client.properties"
     path.write_bytes(text)
     with pytest.raises(UsageError, match=f"cannot read {path}: "):

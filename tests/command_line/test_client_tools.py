@@ -51,7 +51,7 @@ def topic(broker_process: BrokerProcess) -> str:
     return name
 
 
-def test_topics(broker_process: BrokerProcess, topic: str) -> None:
+def test_topics_are_created_described_altered_and_deleted(broker_process: BrokerProcess, topic: str) -> None:
     described = run(broker_process, "topics", "--describe", "--topic", topic)
     first, *partitions = described.lines
     assert first.startswith(f"Topic: {topic}\tTopicId: ")
@@ -70,7 +70,7 @@ def test_topics(broker_process: BrokerProcess, topic: str) -> None:
     assert (gone.code, gone.err) == (1, f"Error: Topic '{topic}' does not exist as expected\n")
 
 
-def test_configs(broker_process: BrokerProcess, topic: str) -> None:
+def test_topic_configs_are_altered_and_described(broker_process: BrokerProcess, topic: str) -> None:
     entity = ("configs", "--entity-type", "topics", "--entity-name", topic)
     altered = run(
         broker_process, *entity, "--alter", "--add-config", "max.message.bytes=777,cleanup.policy=[compact,delete]"
@@ -85,7 +85,9 @@ def test_configs(broker_process: BrokerProcess, topic: str) -> None:
     assert run(broker_process, "configs", "--describe").code == 1
 
 
-def test_produce_and_consume(broker_process: BrokerProcess, topic: str) -> None:
+def test_records_with_keys_headers_and_nulls_are_produced_and_consumed(
+    broker_process: BrokerProcess, topic: str
+) -> None:
     sent = run(
         broker_process,
         "produce", "--topic", topic, "--property", "parse.key=true", "--property", "key.separator=:",
@@ -112,7 +114,7 @@ def test_produce_and_consume(broker_process: BrokerProcess, topic: str) -> None:
     assert "No key separator found on line number 1" in wrong.err
 
 
-def test_groups(broker_process: BrokerProcess, topic: str) -> None:
+def test_groups_are_described_reset_and_deleted(broker_process: BrokerProcess, topic: str) -> None:
     group = f"g-{topic}"
     run(broker_process, "produce", "--topic", topic, text="".join(f"{n}\n" for n in range(10)))
     run(broker_process, "consume", "--topic", topic, "--group", group, "--from-beginning", "--max-messages", "10")
@@ -139,7 +141,7 @@ def test_groups(broker_process: BrokerProcess, topic: str) -> None:
     assert (gone.code, gone.err) == (1, f"Error: Consumer group '{group}' does not exist.\n")
 
 
-def test_dump_log(broker_process: BrokerProcess, topic: str) -> None:
+def test_dump_log_prints_batches_records_and_committed_offsets(broker_process: BrokerProcess, topic: str) -> None:
     run(broker_process, "produce", "--topic", topic, "--property", "parse.key=true", text="k\tv\n")
     run(broker_process, "consume", "--topic", topic, "--group", f"g-{topic}", "--from-beginning", "--max-messages", "1")
     (segment,) = [path for path in broker_process.directory.glob(f"logs/{topic}-*/*.log") if path.stat().st_size]
@@ -159,7 +161,9 @@ def test_dump_log(broker_process: BrokerProcess, topic: str) -> None:
     assert (missing.code, missing.err) == (1, "Error: /nowhere.log: No such file or directory\n")
 
 
-def test_perf_test(broker_process: BrokerProcess, topic: str, tmp_path: Path) -> None:
+def test_perf_test_prints_throughput_latency_and_metrics(
+    broker_process: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
     plot = tmp_path / "plot.svg"
     words = ("--topic", topic, "--num-records", "2000", "--record-size", "100", "--plot", str(plot), "--print-metrics")
     sent = run(broker_process, "perf-test", "producer", *words)
@@ -192,7 +196,7 @@ def test_an_unreachable_broker_is_an_error_of_one_line() -> None:
 # --- what needs no broker ---
 
 
-def test_lines_are_taken_apart() -> None:
+def test_input_lines_are_split_into_key_and_value() -> None:
     assert LineFormat().parse(b"a\tb", 1) == ParsedLine(None, b"a\tb", [])
     keyed = LineFormat.from_properties({"parse.key": "true", "key.separator": r"\t", "null.marker": "-"})
     assert keyed.parse(b"a\tb\tc", 1) == ParsedLine(b"a", b"b\tc", [])
@@ -201,18 +205,18 @@ def test_lines_are_taken_apart() -> None:
     assert lenient.parse(b"no key", 1) == ParsedLine(None, b"no key", [])
 
 
-def test_unknown_properties_are_told() -> None:
+def test_unknown_properties_are_refused() -> None:
     with pytest.raises(Exception, match=r"print\.colour"):
         RecordFormat.from_properties({"print.colour": "true"})
     with pytest.raises(Exception, match=r"parse\.colour"):
         LineFormat.from_properties({"parse.colour": "true"})
 
 
-def test_settings_with_commas() -> None:
+def test_settings_in_brackets_may_contain_commas() -> None:
     assert parse_settings("a=1,b=[x,y],c=") == {"a": "1", "b": "x,y", "c": ""}
 
 
-def test_times() -> None:
+def test_datetimes_and_durations_are_parsed() -> None:
     assert parse_datetime_ms("1970-01-01T00:00:01.500") == 1500
     assert parse_datetime_ms("1970-01-01T01:00:00+01:00") == 0
     assert parse_duration("P1DT2H3M4S").total_seconds() == 93784

@@ -59,7 +59,7 @@ def test_two_brokers_come_up_together_and_end_with_one_signal(tmp_path: Path) ->
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["broker-1", "broker-2"]
 
 
-def test_the_others_go_on_when_one_is_killed(tmp_path: Path) -> None:
+def test_the_other_brokers_keep_running_when_one_is_killed(tmp_path: Path) -> None:
     with running([*COMMAND, "--brokers", "2", "--dir", str(tmp_path)]) as process:
         _, ports = lines_until_ready(process)
         threads = Path(f"/proc/{process.pid}/task").iterdir()
@@ -81,7 +81,7 @@ def test_the_others_go_on_when_one_is_killed(tmp_path: Path) -> None:
         assert process.wait(PATIENCE_S) == 0
 
 
-def test_a_broker_that_cannot_start_ends_all(tmp_path: Path) -> None:
+def test_a_broker_that_cannot_start_stops_the_cluster(tmp_path: Path) -> None:
     command = [*COMMAND, "--brokers", "2", "--dir", str(tmp_path), "--override", "num.partitions=-7"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 1

@@ -70,7 +70,7 @@ def test_the_control_port_tells_the_address_of_the_broker(port: ControlPort) -> 
     assert socket.gethostbyname(port.address.removeprefix("http://").partition(":")[0]) == "127.0.0.1"
 
 
-async def test_topics_and_records(port: ControlPort) -> None:
+async def test_topics_and_records_are_created_through_the_control_port(port: ControlPort) -> None:
     topic = {"name": "orders", "partitions": 3, "configs": {"retention.ms": -1}}
     assert port.ask("POST", "/v1/topics", topic) == (201, {"name": "orders"})
     assert port.ask("POST", "/v1/topics", topic)[0] == 409
@@ -115,7 +115,7 @@ def test_invalid_requests_to_the_control_port_are_refused(
     assert text in answer[1]["error"]
 
 
-def test_faults_and_clock(port: ControlPort) -> None:
+def test_fault_rules_and_the_clock_offset_are_set_and_cleared(port: ControlPort) -> None:
     assert port.ask("PUT", "/v1/faults/slow", b"api=Produce delay=20ms") == (200, {})
     assert port.ask("PUT", "/v1/faults/lost", {"api": "Fetch", "disconnect": True}) == (200, {})
     assert port.ask("PUT", "/v1/clock", {"offset_ms": -3_600_000}) == (200, {})
@@ -153,7 +153,7 @@ def test_pages_of_other_sites_are_refused(port: ControlPort) -> None:
         refused.value.close()
 
 
-def test_faults_need_their_key_and_states_end_with_the_broker(tmp_path: Path) -> None:
+def test_faults_need_fault_injection_enabled_and_states_are_deleted_at_shutdown(tmp_path: Path) -> None:
     words = ("--dir", str(tmp_path / "data"), "--override", "gregor.control.listeners=http://127.0.0.1:0")
     with served(tmp_path, *words) as (facts, process):
         port = ControlPort(facts["control"][0], facts, process)
@@ -167,7 +167,7 @@ def test_faults_need_their_key_and_states_end_with_the_broker(tmp_path: Path) ->
     assert not list(tmp_path.glob(f"{PREFIX}*"))
 
 
-def test_a_taken_port_is_one_line() -> None:
+def test_a_control_port_in_use_is_an_error() -> None:
     host, number = free_address()
     with socket.create_server((host, number)):
         address = f"http://{host}:{number}"

@@ -52,7 +52,9 @@ def forecast(capsys: pytest.CaptureFixture[str], bootstrap: str, topic: str) -> 
     return dict(found)
 
 
-def test_formats_bytes_and_cost(capsys: pytest.CaptureFixture[str], bootstrap: str) -> None:
+def test_the_forecast_has_stored_formats_and_converted_bytes(
+    capsys: pytest.CaptureFixture[str], bootstrap: str
+) -> None:
     found = forecast(capsys, bootstrap, "mixed")
     plain, packed = len(v2.build_batch(RECORDS)), len(v2.build_batch(RECORDS, codec=Codec.GZIP))
     old = len(v0.build_message_set(RECORDS))
@@ -70,7 +72,9 @@ def test_formats_bytes_and_cost(capsys: pytest.CaptureFixture[str], bootstrap: s
     assert newer["sent_bytes"] - older["sent_bytes"] >= 2 * 50 * 8, "v1 has a timestamp in each message"
 
 
-def test_refusals(capsys: pytest.CaptureFixture[str], bootstrap: str) -> None:
+def test_the_forecast_counts_bytes_that_down_conversion_would_refuse(
+    capsys: pytest.CaptureFixture[str], bootstrap: str
+) -> None:
     packed = len(v2.build_batch(RECORDS, codec=Codec.ZSTD))
     for reader in forecast(capsys, bootstrap, "z")["readers"]:
         assert reader["refused_bytes"] == {"zstd": packed}
@@ -80,7 +84,7 @@ def test_refusals(capsys: pytest.CaptureFixture[str], bootstrap: str) -> None:
         assert reader["sent_bytes"] == reader["cpu_seconds"] == 0
 
 
-def test_lines_for_people(capsys: pytest.CaptureFixture[str], bootstrap: str) -> None:
+def test_the_forecast_is_printed_as_text_without_json(capsys: pytest.CaptureFixture[str], bootstrap: str) -> None:
     words = ["topics", "--bootstrap-server", bootstrap, "--describe", "--down-conversion"]
     assert main([*words, "--topic", "z|empty"]) == 0
     lines = capsys.readouterr().out.splitlines()

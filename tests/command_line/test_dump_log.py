@@ -64,12 +64,12 @@ def test_batches_show_the_tags_that_only_the_index_knows(capsys: pytest.CaptureF
     ]
 
 
-def test_without_an_index_there_are_kafkas_words_only(capsys: pytest.CaptureFixture[str], partition: Path) -> None:
+def test_without_an_index_batches_are_printed_without_tags(capsys: pytest.CaptureFixture[str], partition: Path) -> None:
     (partition / f"{FIRST}.gindex").unlink()
     assert "tags" not in "".join(dump(capsys, partition / f"{FIRST}.log"))
 
 
-def test_an_index(capsys: pytest.CaptureFixture[str], partition: Path) -> None:
+def test_the_entries_of_an_index_are_printed(capsys: pytest.CaptureFixture[str], partition: Path) -> None:
     _, summary, *entries = dump(capsys, partition / f"{FIRST}.gindex")
     assert summary.startswith(f"baseOffset: 0 logSizeBytes: {(partition / f'{FIRST}.log').stat().st_size} ")
     assert "nextOffset: 10 " in summary
@@ -78,7 +78,9 @@ def test_an_index(capsys: pytest.CaptureFixture[str], partition: Path) -> None:
     assert entries[1].endswith("tags: receipt=7000,num_messages=2")
 
 
-def test_a_damaged_index(capsys: pytest.CaptureFixture[str], partition: Path) -> None:
+def test_a_damaged_index_is_refused_but_its_segment_is_printed(
+    capsys: pytest.CaptureFixture[str], partition: Path
+) -> None:
     path = partition / f"{FIRST}.gindex"
     data = bytearray(path.read_bytes())
     data[100] ^= 1
@@ -87,7 +89,9 @@ def test_a_damaged_index(capsys: pytest.CaptureFixture[str], partition: Path) ->
     assert len(dump(capsys, partition / f"{FIRST}.log")) == 9, "the segment can be read nevertheless"
 
 
-def test_files_of_transactions_producers_and_epochs(capsys: pytest.CaptureFixture[str], partition: Path) -> None:
+def test_transaction_index_producer_snapshot_and_leader_epochs_are_printed(
+    capsys: pytest.CaptureFixture[str], partition: Path
+) -> None:
     transactions = dump(capsys, partition / f"{FIRST}.txnindex")
     assert transactions[1:] == ["version: 0 producerId: 5 firstOffset: 8 lastOffset: 9 lastStableOffset: 10"]
     (snapshot,) = partition.glob("*.snapshot")
@@ -178,7 +182,7 @@ def rewrite_index(path: Path, change: Callable[[IndexEntry], IndexEntry]) -> Non
 
 
 @pytest.mark.parametrize("name", ["kinds-0", "copy-0"])
-def test_the_index_has_what_the_opened_batches_have(
+def test_verify_finds_no_difference_for_any_format_and_codec(
     capsys: pytest.CaptureFixture[str], all_kinds: Path, name: str
 ) -> None:
     segment = all_kinds / name / f"{FIRST}.log"
@@ -192,7 +196,9 @@ def test_the_index_has_what_the_opened_batches_have(
     )
 
 
-def test_a_partition_of_all_sorts_is_equal_too(capsys: pytest.CaptureFixture[str], partition: Path) -> None:
+def test_verify_finds_no_difference_in_a_partition_with_a_transaction(
+    capsys: pytest.CaptureFixture[str], partition: Path
+) -> None:
     (summary,) = dump(capsys, "--enriched", "--verify", partition / f"{FIRST}.log")[1:]
     assert summary == "Checked batches: 7, records: 10, differences between index and batches: 0"
 
@@ -215,7 +221,7 @@ def test_a_partition_of_all_sorts_is_equal_too(capsys: pytest.CaptureFixture[str
     ],
     ids=["keyed", "receipt", "num_messages", "first offset"],
 )
-def test_each_difference_is_found(
+def test_verify_finds_each_difference_between_index_and_batches(
     capsys: pytest.CaptureFixture[str],
     all_kinds: Path,
     change: Callable[[IndexEntry], IndexEntry],
@@ -229,13 +235,15 @@ def test_each_difference_is_found(
     assert "differences between index and batches: 0" not in summary
 
 
-def test_keys_that_may_be_there_are_no_difference(capsys: pytest.CaptureFixture[str], all_kinds: Path) -> None:
+def test_a_batch_without_keys_that_counts_as_keyed_is_no_difference(
+    capsys: pytest.CaptureFixture[str], all_kinds: Path
+) -> None:
     rewrite_index(all_kinds / "copy-0" / f"{FIRST}.gindex", lambda entry: entry._replace(flags=0))
     (summary,) = dump(capsys, "--enriched", "--verify", all_kinds / "copy-0" / f"{FIRST}.log")[1:]
     assert summary.endswith("batches: 0, batches without keys that count as keyed: 10")
 
 
-def test_files_that_dump_log_cannot_verify(capsys: pytest.CaptureFixture[str], all_kinds: Path) -> None:
+def test_verify_needs_enriched_and_a_readable_index(capsys: pytest.CaptureFixture[str], all_kinds: Path) -> None:
     segment, index = all_kinds / "kinds-0" / f"{FIRST}.log", all_kinds / "kinds-0" / f"{FIRST}.gindex"
     assert "--verify is for --enriched" in fails(capsys, "--verify", segment)
     assert "--verify is for --enriched" in fails(capsys, "--enriched", "--verify", "--output", all_kinds / "o", segment)

@@ -67,7 +67,7 @@ def test_a_topic_that_does_not_exist_is_not_consumed(broker_process: BrokerProce
         (("--partition", "0", "--offset", "-5"), "--offset must be a number, earliest or latest, not '-5'"),
     ],
 )
-def test_places_that_cannot_be_are_refused(
+def test_invalid_partitions_and_offsets_are_refused(
     broker_process: BrokerProcess, options: tuple[str, ...], message: str
 ) -> None:
     name = f"t-{uuid4().hex}"
@@ -76,20 +76,20 @@ def test_places_that_cannot_be_are_refused(
     assert (consumed.code, message in consumed.err) == (1, True), consumed.err
 
 
-def test_a_pattern_that_is_none_is_refused(broker_process: BrokerProcess) -> None:
+def test_an_invalid_topic_pattern_is_refused(broker_process: BrokerProcess) -> None:
     consumed = run(broker_process, "consume", "--include", "a(")
     assert consumed.code == 1
     assert "Error: --include is not a regular expression" in consumed.err
 
 
 @pytest.mark.parametrize("name", ["a b", "..", "x" * 250])
-def test_a_name_that_can_be_no_topics_is_refused_at_once(broker_process: BrokerProcess, name: str) -> None:
+def test_an_invalid_topic_name_is_refused(broker_process: BrokerProcess, name: str) -> None:
     produced = run(broker_process, "produce", "--topic", name, text="a line\n")
     assert produced.code == 1
     assert produced.err == f"Error: {name!r} cannot be the name of a topic (INVALID_TOPIC_EXCEPTION)\n"
 
 
-def test_a_look_at_a_topic_leaves_no_group_and_no_internal_topic(broker_process: BrokerProcess) -> None:
+def test_consuming_without_a_group_creates_no_group_and_no_internal_topic(broker_process: BrokerProcess) -> None:
     name = f"t-{uuid4().hex}"
     assert run(broker_process, "produce", "--topic", name, text="a\nb\n").code == 0
     consumed = run(broker_process, "consume", "--topic", name, "--from-beginning", "--max-messages", "2")
@@ -100,7 +100,7 @@ def test_a_look_at_a_topic_leaves_no_group_and_no_internal_topic(broker_process:
     assert run(broker_process, "groups", "--list").lines == []
 
 
-def test_our_tools_say_who_they_are(broker_process: BrokerProcess) -> None:
+def test_the_tools_send_their_name_as_client_id(broker_process: BrokerProcess) -> None:
     assert run(broker_process, "produce", "--topic", f"t-{uuid4().hex}", text="a\n").code == 0
     assert "gregor-produce" in run(broker_process, "clients").out
 

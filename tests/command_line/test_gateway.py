@@ -32,7 +32,7 @@ def gateway(*arguments: str) -> subprocess.CompletedProcess[str]:
         ),
     ],
 )
-def test_wrong_settings_are_one_line(arguments: tuple[str, ...], said: str) -> None:
+def test_invalid_settings_are_reported_in_one_line(arguments: tuple[str, ...], said: str) -> None:
     """Exit status 1, and no traceback."""
     ended = gateway(*arguments)
     assert ended.returncode == 1
@@ -40,7 +40,7 @@ def test_wrong_settings_are_one_line(arguments: tuple[str, ...], said: str) -> N
     assert len(ended.stderr.splitlines()) == 1
 
 
-def test_a_port_in_use_is_one_line() -> None:
+def test_a_port_in_use_is_reported_in_one_line() -> None:
     """The message is that of `gregor serve`."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listener = f"PLAINTEXT://127.0.0.1:{taken.getsockname()[1]}"

@@ -42,7 +42,7 @@ def test_ctrl_c_ends_produce_at_an_open_input_and_keeps_its_lines(broker_process
             tool.kill()
 
 
-def test_a_line_that_cannot_be_read_takes_back_none_before_it(broker_process: BrokerProcess) -> None:
+def test_lines_before_a_malformed_line_are_produced(broker_process: BrokerProcess) -> None:
     topic = f"t-{uuid4().hex}"
     keyed = ("--property", "parse.key=true", "--property", "key.separator=:")
     sent = run(broker_process, "produce", "--topic", topic, *keyed, text="k:one\nno key\n")
@@ -51,7 +51,7 @@ def test_a_line_that_cannot_be_read_takes_back_none_before_it(broker_process: Br
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
-def test_a_full_disk_behind_standard_output_is_one_line(broker_process: BrokerProcess) -> None:
+def test_a_full_disk_behind_standard_output_is_reported_in_one_line(broker_process: BrokerProcess) -> None:
     assert run(broker_process, "topics", "--create", "--topic", f"t-{uuid4().hex}").code == 0
     command = [*GREGOR[1:], "topics", "--list", "--bootstrap-server", broker_process.bootstrap]
     with Path("/dev/full").open("wb", buffering=0) as full:

@@ -60,14 +60,14 @@ def topic(tools: Tools) -> str:
     return name
 
 
-def test_topics(tools: Tools, topic: str) -> None:
+def test_topics_are_listed_and_described_as_json(tools: Tools, topic: str) -> None:
     assert topic in tools.parsed("topics", "--list")
     (described,) = tools.parsed("topics", "--describe", "--topic", topic)
     assert described["configs"] == {"retention.ms": "1234567"}
     assert described["partitions"] == [{"partition": 0, "leader": 1, "replicas": [1], "isr": [1]}]
 
 
-def test_groups(tools: Tools, topic: str) -> None:
+def test_group_commands_print_json(tools: Tools, topic: str) -> None:
     assert {"group": topic, "state": "Empty", "type": "classic"} in tools.parsed("groups", "--list")
     (described,) = tools.parsed("groups", "--describe", "--group", topic)
     assert (described["state"], described["members"]) == ("Empty", [])
@@ -78,7 +78,7 @@ def test_groups(tools: Tools, topic: str) -> None:
     assert tools.parsed("groups", "--delete", "--group", topic) == {"deleted": [topic]}
 
 
-def test_configs(tools: Tools, topic: str) -> None:
+def test_configs_are_described_as_json(tools: Tools, topic: str) -> None:
     (described,) = tools.parsed("configs", "--describe", "--topic", topic)
     assert [(entry["name"], entry["value"], entry["source"]) for entry in described["configs"]] == [
         ("retention.ms", "1234567", "DYNAMIC_TOPIC_CONFIG")
@@ -87,14 +87,14 @@ def test_configs(tools: Tools, topic: str) -> None:
     assert tools.parsed("configs", "--describe", "--entity-type", "users") == []
 
 
-def test_clients(tools: Tools, topic: str) -> None:
+def test_clients_are_listed_as_json(tools: Tools, topic: str) -> None:
     client = next(c for c in tools.parsed("clients") if c["client_id"] == "gregor-consume")
     assert not client["refused_by_kafka_4"]
     assert {"api", "version", "requests"} == set(client["api_versions"][0])
     assert tools.parsed("clients", "--refused") == []
 
 
-def test_features_transactions_and_reassignments(tools: Tools, topic: str) -> None:
+def test_features_transactions_and_reassignments_are_printed_as_json(tools: Tools, topic: str) -> None:
     assert "metadata.version" in [found["feature"] for found in tools.parsed("features", "describe")]
     assert isinstance(tools.parsed("transactions", "list"), list)
     assert tools.parsed("transactions", "find-hanging", "--topic", topic) == []
@@ -103,7 +103,9 @@ def test_features_transactions_and_reassignments(tools: Tools, topic: str) -> No
     assert tools.parsed("reassign", "--list") == []
 
 
-def test_a_plan_of_reassignment(tools: Tools, topic: str, tmp_path: Path) -> None:
+def test_a_reassignment_plan_is_generated_executed_verified_and_cancelled(
+    tools: Tools, topic: str, tmp_path: Path
+) -> None:
     topics, plan = tmp_path / "topics.json", tmp_path / "plan.json"
     topics.write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
     generate = ("reassign", "--generate", "--topics-to-move-json-file", str(topics), "--broker-list", "1")
@@ -155,14 +157,14 @@ def test_throttles_of_a_reassignment_are_set_and_cleared(tools: Tools, topic: st
         assert tools.run("reassign", *wrong, *by_plan)[0] == 1
 
 
-def test_api_versions(tools: Tools) -> None:
+def test_api_versions_are_printed_as_json(tools: Tools) -> None:
     (broker,) = tools.parsed("api-versions")
     assert (broker["id"], broker["port"], broker["rack"]) == (1, tools.broker.address[1], None)
     by_name = {api["api"]: api for api in broker["apis"]}
     assert by_name["Produce"] == {"api": "Produce", "api_key": 0, "min_version": 0, "max_version": 11}
 
 
-def test_doctor(tools: Tools) -> None:
+def test_findings_of_the_doctor_are_printed_as_json(tools: Tools) -> None:
     findings = tools.parsed("doctor", "--client-version", "0.8", tools.broker.bootstrap)
     subjects = {finding["subject"] for finding in findings}
     assert {"limits", "disk", "DNS", "ports", "broker", "advertised", "topics", "client 0.8"} <= subjects
@@ -179,7 +181,7 @@ def test_config_needs_no_broker(tools: Tools) -> None:
 # --- chosen records
 
 
-def test_the_last_records_and_one_record(tools: Tools, topic: str) -> None:
+def test_consume_prints_the_last_records_or_one_chosen_record(tools: Tools, topic: str) -> None:
     assert tools.run("consume", "--topic", topic, "-n", "2")[1].split() == ["two", "three"]
     assert tools.run("consume", "--topic", topic, "--last", "99")[1].split() == ["one", "two", "three"]
     assert tools.run("consume", "--topic", topic, "--record", "0:1")[1].split() == ["two"]

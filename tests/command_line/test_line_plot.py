@@ -59,7 +59,7 @@ def test_lines_without_extent_and_below_zero_are_within_the_panel(tmp_path: Path
     assert all(0 <= place <= 1 for point in points for place in point)
 
 
-def test_names_are_text(tmp_path: Path) -> None:
+def test_special_characters_in_names_are_escaped(tmp_path: Path) -> None:
     names = ["<b>", "a & b", 'say "x"', "µs"]
     panel = Panel(names[0], names[1], {names[2]: [(1, 1)], "other": [(2, 2)]})
     assert set(names) <= set(texts_in(drawn(tmp_path / "plot.svg", [panel], title=names[3])))

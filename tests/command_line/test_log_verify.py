@@ -29,7 +29,9 @@ def partition(tmp_path: Path) -> Path:
     return tmp_path / "topic-0"
 
 
-def test_a_good_partition(capsys: pytest.CaptureFixture[str], partition: Path) -> None:
+def test_log_verify_finds_no_problem_in_an_undamaged_partition(
+    capsys: pytest.CaptureFixture[str], partition: Path
+) -> None:
     assert main(["log", "verify", str(partition)]) == 0
     size_bytes = sum(path.stat().st_size for path in partition.glob("*.log"))
     assert capsys.readouterr().out == f"{partition}: 1 partition, {size_bytes:,} bytes checked: no problem found\n"
@@ -54,14 +56,16 @@ def test_log_verify_prints_the_damage_and_what_recovery_would_do(
     ("directory", "complaint"),
     [("nowhere", "No such file or directory"), (".", "neither the directory of a partition nor one with partitions")],
 )
-def test_there_must_be_something_to_check(
+def test_a_directory_without_partitions_is_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, directory: str, complaint: str
 ) -> None:
     assert main(["log", "verify", str(tmp_path / directory)]) == 1
     assert complaint in capsys.readouterr().err
 
 
-def test_beside_a_broker_that_writes(capsys: pytest.CaptureFixture[str], broker_process: BrokerProcess) -> None:
+def test_logs_are_verified_while_a_broker_writes_to_them(
+    capsys: pytest.CaptureFixture[str], broker_process: BrokerProcess
+) -> None:
     topic = f"verified-{uuid4().hex[:8]}"
     batch = v2.build_batch([Record(0, SystemClock().now_ms(), None, b"x" * 40_000)])
     request = ProduceRequest(

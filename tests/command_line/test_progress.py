@@ -95,7 +95,7 @@ def test_no_colour_and_no_other_escape_sequence_is_written(clock: Clock) -> None
         assert "\x1b" not in written
 
 
-def test_draws_keep_their_distance(clock: Clock) -> None:
+def test_the_bar_is_not_redrawn_too_often(clock: Clock) -> None:
     with on_terminal() as terminal, ProgressBar(1000, "records") as progress:
         clock.now_s += 1
         progress.advance(1)

@@ -103,7 +103,7 @@ def cases(*left_out: str) -> list[ParameterSet]:
     ]
 
 
-def test_the_table_is_complete() -> None:
+def test_every_command_and_job_is_listed_in_this_file() -> None:
     named = {words[1] if words[0] == "pipeline" else words[0] for words in COMMAND_LINES.values()}
     assert named | WITHOUT_CONNECTION == {*COMMANDS, *JOBS} - {"pipeline"}
 
@@ -184,7 +184,7 @@ def run(line: str, endpoint: Endpoint, directory: Path, settings: str, capsys: p
     ],
     ids=["key of no client", "security key", "no file"],
 )
-def test_wrong_settings_are_named(
+def test_invalid_security_settings_are_named_before_anything_is_sent(
     line: str, settings: str, words: str, endpoint: Endpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert words in run(line, endpoint, tmp_path, settings, capsys)
@@ -192,7 +192,7 @@ def test_wrong_settings_are_named(
 
 
 @pytest.mark.parametrize("line", cases(*NEEDS_MORE))
-def test_the_settings_are_used(
+def test_every_command_connects_with_tls_as_its_settings_file_says(
     line: str, endpoint: Endpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One file serves all: keys of other clients do not matter."""

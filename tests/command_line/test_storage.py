@@ -82,7 +82,9 @@ def test_a_new_directory_is_added_to_formatted_ones(properties: Path, capsys: py
     assert f"  {properties.parent}/c" in shown
 
 
-def test_a_broker_takes_the_users_of_its_controller(properties: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_add_scram_has_no_effect_on_a_node_that_is_no_controller(
+    properties: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     properties.write_text(
         properties.read_text() + "process.roles=broker\nnode.id=2\ncontroller.quorum.voters=1@localhost:9\n"
         "listeners=PLAINTEXT://127.0.0.1:0\n"

@@ -63,11 +63,11 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]
         yield interview(broker.address, versions)
 
 
-def test_every_api_is_asked() -> None:
+def test_the_cases_cover_every_advertised_api() -> None:
     assert {case.key for case in CASES} | WITHOUT_RIGHTS == {key for key, api in APIS.items() if api.is_advertised}
 
 
-def test_every_answer_is_kafkas(answers: dict[str, Any]) -> None:
+def test_every_response_equals_that_of_kafka_except_known_differences(answers: dict[str, Any]) -> None:
     _, expected = recorded()
     assert expected.keys() == answers.keys()
     different = {label for label in expected if answers[label] != expected[label]}
@@ -76,7 +76,7 @@ def test_every_answer_is_kafkas(answers: dict[str, Any]) -> None:
 
 
 @pytest.mark.peer
-def test_the_recorded_answers_are_those_of_the_peer(shared: Path) -> None:
+def test_the_recorded_responses_equal_those_of_kafka(shared: Path) -> None:
     with running_kafka(shared, *SETTINGS) as bootstrap:
         host, _, port = bootstrap.rpartition(":")
         address = (host, int(port))

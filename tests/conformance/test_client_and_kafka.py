@@ -14,13 +14,13 @@ pytestmark = pytest.mark.peer
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
-async def test_admin(kafka_391: str, scene: Scene) -> None:
+async def test_the_admin_client_works_against_kafka(kafka_391: str, scene: Scene) -> None:
     async with Admin(kafka_391) as admin:
         with trio.fail_after(PATIENCE_S):
             await scene(admin, kafka_391)
 
 
 @pytest.mark.parametrize("scene", CLIENT_SCENES, ids=lambda scene: scene.__name__)
-async def test_client(kafka_391: str, scene: ClientScene) -> None:
+async def test_producer_and_consumer_work_against_kafka(kafka_391: str, scene: ClientScene) -> None:
     with trio.fail_after(PATIENCE_S):
         await scene(kafka_391)

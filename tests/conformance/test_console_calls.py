@@ -476,7 +476,7 @@ def every_call() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("key", "version"), list(every_call()))
-def test_a_console_gets_what_it_asks_for(scene: Scene, key: ApiKey, version: int) -> None:
+def test_each_request_of_a_console_is_answered(scene: Scene, key: ApiKey, version: int) -> None:
     CALLS[key](scene, version)
 
 

@@ -99,7 +99,7 @@ def test_lazy_conversion_sends_what_kafka_promises(case: Case, record_build: str
 
 
 @pytest.mark.parametrize("case", [case for case in cases("lazy") if "error" not in case.values[0]])
-def test_messages_are_kafkas_where_the_padding_is_shorter(case: Case) -> None:
+def test_with_less_padding_the_messages_equal_those_of_kafka(case: Case) -> None:
     """An improvement on Kafka: a size that was measured leaves out padding, and nothing else (`promised_size`)."""
     stored = bytes_of(case, "input")
     expected = bytes_of(case, "clean_output" if "clean_output" in case else "output")

@@ -76,7 +76,9 @@ def strikes(broker: BrokerProcess, shared: Path, *names: str) -> dict[str, int]:
     return told
 
 
-def test_late_answers_change_nothing_for_kafkas_producer(shared: Path, broker: BrokerProcess, tmp_path: Path) -> None:
+def test_delayed_produce_responses_lose_and_duplicate_no_records(
+    shared: Path, broker: BrokerProcess, tmp_path: Path
+) -> None:
     set_rules(shared, broker, slow="api=Produce topic=late delay=20ms")
     values, end_offset = produced(shared, broker, "late", tmp_path)
     assert sorted(values, key=int) == [str(number) for number in range(RECORDS)]
@@ -84,7 +86,9 @@ def test_late_answers_change_nothing_for_kafkas_producer(shared: Path, broker: B
     assert strikes(broker, shared, "slow")["slow"] > 10
 
 
-def test_lost_acknowledgements_double_nothing(shared: Path, broker: BrokerProcess, tmp_path: Path) -> None:
+def test_lost_acknowledgements_lose_and_duplicate_no_records(
+    shared: Path, broker: BrokerProcess, tmp_path: Path
+) -> None:
     set_rules(
         shared,
         broker,

@@ -77,14 +77,14 @@ def spring(*settings: str, environment: dict[str, str] | None = None) -> str:
     return said(*JAVA, "-cp", class_path, "app.Main", *usual, *settings, environment=environment)
 
 
-def test_spring_boot(broker: Broker) -> None:
+def test_a_spring_boot_application_sends_and_receives(broker: Broker) -> None:
     """KafkaAdmin creates a topic, KafkaTemplate sends in a transaction, and a @KafkaListener receives."""
     output = spring(f"--topic=t-{uuid4().hex}", f"--spring.kafka.bootstrap-servers={broker.bootstrap_servers}")
     assert "partitions 3\n" in output
     assert "received from spring\n" in output
 
 
-def test_quarkus(broker: Broker) -> None:
+def test_a_quarkus_application_sends_and_receives_and_is_ready(broker: Broker) -> None:
     """Two channels of SmallRye Reactive Messaging, and the readiness checks of both and of the Kafka client."""
     jar = built("quarkus") / "quarkus-app" / "quarkus-run.jar"
     settings = (f"-Dtopic=t-{uuid4().hex}", f"-Dkafka.bootstrap.servers={broker.bootstrap_servers}")
@@ -95,7 +95,7 @@ def test_quarkus(broker: Broker) -> None:
     assert '"in":"[OK]","out":"[OK]"' in ready
 
 
-def test_micronaut(broker: Broker) -> None:
+def test_a_micronaut_application_sends_and_receives_and_is_healthy(broker: Broker) -> None:
     """A NewTopic bean, a @KafkaClient, a @KafkaListener, and the health indicator, which reads a broker's settings."""
     target = built("micronaut")
     settings = (
@@ -109,7 +109,7 @@ def test_micronaut(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("client", ["micronaut", "spring"], ids=["AdminClient 3.9", "AdminClient 4"])
-def test_the_requests_of_akhq_and_kafbat(broker: Broker, client: str) -> None:
+def test_admin_client_calls_of_akhq_and_kafbat_are_answered(broker: Broker, client: str) -> None:
     """No registry has these two consoles: their calls of the AdminClient are repeated, with the clients built above."""
     topic, group = f"t-{uuid4().hex}", f"g-{uuid4().hex}"
     server = ("--bootstrap-server", broker.bootstrap_servers)

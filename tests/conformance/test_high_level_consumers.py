@@ -227,7 +227,7 @@ def test_three_members_share_a_topic_and_lose_nothing_when_one_is_killed(
         assert owners(kazoo, group) == Counter()
 
 
-def test_a_modern_consumer_goes_on_where_an_old_one_stopped_and_the_reverse(
+def test_old_and_new_consumers_continue_at_the_committed_offsets_of_each_other(
     kafka: OldKafka, wire: Wire, tmp_path: Path
 ) -> None:
     group = "moving"

@@ -85,7 +85,7 @@ def fill(wire: Wire, topic: str, *, with_zstd: bool) -> list[tuple[int, bytes | 
     return expected
 
 
-def test_a_directory_that_kafka_wrote_is_adopted_and_served_to_old_and_new(kafka_391: str, tmp_path: Path) -> None:
+def test_a_partition_directory_of_kafka_is_served_in_old_and_new_fetch_versions(kafka_391: str, tmp_path: Path) -> None:
     host, _, port = kafka_391.partition(":")
     with Wire((host, int(port))) as wire:
         create(wire, "adopted")

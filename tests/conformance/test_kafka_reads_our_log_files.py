@@ -51,7 +51,7 @@ def open_log(directory: Path, **settings: int) -> PartitionLog:
     return PartitionLog.open(str(directory), LogConfig(**settings), ManualClock(NOW_MS))  # type: ignore[arg-type]
 
 
-def test_segments_of_every_format_and_codec(tmp_path: Path, dump: Dump) -> None:
+def test_kafka_reads_segments_of_every_format_and_codec(tmp_path: Path, dump: Dump) -> None:
     log = open_log(tmp_path / "topic-0", segment_bytes=1000)
     for codec in Codec:
         # A v0 wrapper is stored as produced, and Kafka's tool then complains of the producer's own offsets inside it.
@@ -66,7 +66,7 @@ def test_segments_of_every_format_and_codec(tmp_path: Path, dump: Dump) -> None:
     assert output.count("payload: three") == 2 * len(Codec)
 
 
-def test_snapshots_and_transaction_indexes(tmp_path: Path, dump: Dump) -> None:
+def test_kafka_reads_snapshots_and_transaction_indexes(tmp_path: Path, dump: Dump) -> None:
     log = open_log(tmp_path / "topic-0")
     for producer_id in (5, 6):
         produced = payload(
@@ -84,7 +84,7 @@ def test_snapshots_and_transaction_indexes(tmp_path: Path, dump: Dump) -> None:
     assert "producerId: 6 firstOffset: 1 lastOffset: 2 lastStableOffset: 0" in index
 
 
-def test_a_compacted_segment_and_one_with_a_reclaimed_head(tmp_path: Path, dump: Dump) -> None:
+def test_kafka_reads_a_compacted_segment_and_a_reclaimed_head(tmp_path: Path, dump: Dump) -> None:
     compacted = PartitionLog.open(
         str(tmp_path / "compacted-0"), LogConfig(cleanup_policy="compact"), ManualClock(NOW_MS)
     )

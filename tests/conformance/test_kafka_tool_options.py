@@ -92,7 +92,7 @@ def test_api_versions_are_printed_as_kafka_prints_them(shared: Path, broker_proc
     }
 
 
-def test_words_are_replaced_and_refused() -> None:
+def test_options_of_kafkas_tools_are_translated_or_refused() -> None:
     producer, consumer = TOOLS["kafka-console-producer"], TOOLS["kafka-console-consumer"]
     assert words_of(producer, ["--broker-list=h:1", "--max-block-ms", "5", "--topic", "t"]) == [
         "produce", "--bootstrap-server", "h:1", "--producer-property", "max.block.ms=5", "--topic", "t",

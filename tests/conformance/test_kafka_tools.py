@@ -85,7 +85,7 @@ def kafka(shared: Path, broker_process: BrokerProcess) -> Kafka:
     return Kafka(script, broker_process)
 
 
-def test_topic_command(kafka: Kafka) -> None:
+def test_kafka_topics_lists_alters_describes_and_deletes_topics(kafka: Kafka) -> None:
     topic = kafka.create_topic(partitions=2)
     assert topic in kafka.run(TOPICS, "--list").split()
     kafka.run(TOPICS, "--alter", "--topic", topic, "--partitions", "3")
@@ -106,7 +106,7 @@ def test_topic_command(kafka: Kafka) -> None:
         ("client-metrics", "producers", "interval.ms=2000"),
     ],
 )
-def test_config_command(kafka: Kafka, kind: str, name: str, setting: str) -> None:
+def test_kafka_configs_sets_describes_and_deletes_configs(kafka: Kafka, kind: str, name: str, setting: str) -> None:
     entity = ["--entity-type", kind, "--entity-name", name or kafka.create_topic()]
     assert "Completed updating config" in kafka.run(CONFIGS, "--alter", *entity, "--add-config", setting)
     assert setting in kafka.run(CONFIGS, "--describe", *entity)
@@ -115,7 +115,7 @@ def test_config_command(kafka: Kafka, kind: str, name: str, setting: str) -> Non
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_verifiable_clients_and_the_group_command(kafka: Kafka, protocol: str) -> None:
+def test_verifiable_consumer_and_kafka_consumer_groups_work(kafka: Kafka, protocol: str) -> None:
     topic = kafka.create_topic(records=30)
     group = f"{protocol}-group"
     reading = ["--group-id", group, "--max-messages", "30", "--reset-policy", "earliest", "--group-protocol", protocol]
@@ -134,7 +134,7 @@ def test_verifiable_clients_and_the_group_command(kafka: Kafka, protocol: str) -
     assert group not in kafka.run(GROUPS, "--list").split()
 
 
-def test_offset_shell_delete_records_and_log_dirs(kafka: Kafka, tmp_path: Path) -> None:
+def test_kafka_get_offsets_delete_records_and_log_dirs_work(kafka: Kafka, tmp_path: Path) -> None:
     topic = kafka.create_topic(partitions=1, records=10)
     wanted = tmp_path / "wanted.json"
     wanted.write_text(json.dumps({"partitions": [{"topic": topic, "partition": 0, "offset": 4}], "version": 1}))
@@ -149,7 +149,7 @@ def test_offset_shell_delete_records_and_log_dirs(kafka: Kafka, tmp_path: Path) 
     assert partition["size"] > 0
 
 
-def test_quorum_and_features(kafka: Kafka) -> None:
+def test_metadata_quorum_and_features_are_described(kafka: Kafka) -> None:
     status = kafka.run(QUORUM, "describe", "--status")
     assert re.search(r"LeaderId: +1\b", status)
     assert re.search(r"Feature: metadata\.version\s.*FinalizedVersionLevel: 3\.9-IV0", kafka.run(FEATURES, "describe"))
@@ -176,7 +176,7 @@ def test_transactional_copier_with_random_aborts(kafka: Kafka) -> None:
     until(lambda: ended.search(kafka.run(TRANSACTIONS, "list")))
 
 
-def test_transactions_command_ends_what_somebody_left_open(kafka: Kafka) -> None:
+def test_kafka_transactions_aborts_an_open_transaction(kafka: Kafka) -> None:
     topic = kafka.create_topic()
     producer_id = leave_a_transaction_open(kafka.broker, topic)
     described = kafka.run(TRANSACTIONS, "describe", "--transactional-id", "left open")

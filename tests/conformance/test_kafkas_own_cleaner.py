@@ -275,7 +275,7 @@ def let_clean(wire: Wire, ratio: str) -> None:
 
 
 @pytest.mark.parametrize(("seed", "delete_retention_ms"), [(1, 86_400_000), (2, 0), (3, 0)])
-def test_the_same_is_left_of_transactions(
+def test_compaction_of_transactions_leaves_the_same_as_kafkas_cleaner(
     eager_kafka: tuple[str, int], tmp_path: Path, seed: int, delete_retention_ms: int
 ) -> None:
     """Two passes: the second may remove the tombstones and markers that the first only marks."""
@@ -315,7 +315,9 @@ def test_the_same_is_left_of_transactions(
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_the_same_records_survive(eager_kafka: tuple[str, int], tmp_path: Path, seed: int) -> None:
+def test_compaction_leaves_the_same_records_as_kafkas_cleaner(
+    eager_kafka: tuple[str, int], tmp_path: Path, seed: int
+) -> None:
     payloads = batches(seed)
     config = LogConfig(cleanup_policy="compact", segment_bytes=SEGMENT_BYTES)
     log = PartitionLog.open(str(tmp_path / "cleaned-0"), config, ManualClock(NOW_MS + 1000))

@@ -33,12 +33,12 @@ def gregor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield broker.bootstrap
 
 
-async def test_kills_lose_and_double_nothing_on_kafka(gregor: str, kafka_391: str) -> None:
+async def test_kills_of_the_mirror_to_kafka_lose_and_duplicate_no_records(gregor: str, kafka_391: str) -> None:
     await killed_again_and_again(gregor, kafka_391, "to-kafka")
     assert await difference(gregor, kafka_391, "to-kafka", 3) is None
 
 
-async def test_from_kafka(kafka_391: str, gregor: str) -> None:
+async def test_a_topic_is_mirrored_from_kafka(kafka_391: str, gregor: str) -> None:
     await create(kafka_391, "from-kafka", 3, retention_ms="123456789")
     for seed in range(2):
         await fill(kafka_391, "from-kafka", 3, 3_000, seed=seed)
@@ -49,7 +49,7 @@ async def test_from_kafka(kafka_391: str, gregor: str) -> None:
         assert entry.value == "123456789"
 
 
-async def test_from_kafka_with_its_offsets(kafka_391: str, gregor: str) -> None:
+async def test_a_topic_is_mirrored_from_kafka_with_its_offsets(kafka_391: str, gregor: str) -> None:
     await create(kafka_391, "kept-from-kafka", 1)
     for seed in range(2):
         await fill(kafka_391, "kept-from-kafka", 1, 3_000, seed=seed)
@@ -60,7 +60,7 @@ async def test_from_kafka_with_its_offsets(kafka_391: str, gregor: str) -> None:
         assert [record.offset for record in found] == [record.offset for record in wanted]
 
 
-async def test_compacted_kafka_topic(kafka_391: str, gregor: str) -> None:
+async def test_a_compacted_topic_is_mirrored_from_kafka(kafka_391: str, gregor: str) -> None:
     topic = "compacted-from-kafka"
     await create(
         kafka_391,
@@ -83,7 +83,7 @@ async def test_compacted_kafka_topic(kafka_391: str, gregor: str) -> None:
     assert {r.key: (r.timestamp, r.value) for r in found} == {r.key: (r.timestamp, r.value) for r in wanted}
 
 
-async def test_old_formats_to_kafka(gregor: str, kafka_391: str) -> None:
+async def test_old_formats_are_mirrored_to_kafka(gregor: str, kafka_391: str) -> None:
     """Kafka 3.9 brings them into its newest format, one record for each."""
     await create(gregor, "old-formats")
     await send_old_formats(gregor, "old-formats")

@@ -115,7 +115,9 @@ async def live_on(address: str, settings: dict[str, str]) -> None:
         ("SCRAM-SHA-256", {"sasl.jaas.config": "{wrong}"}, "invalid credentials with SASL mechanism"),
     ],
 )
-async def test_a_refusal_is_told(kafka: SecuredKafka, way: str, changes: dict[str, str], words: str) -> None:
+async def test_a_failed_login_raises_an_error_with_its_reason(
+    kafka: SecuredKafka, way: str, changes: dict[str, str], words: str
+) -> None:
     address, settings = kafka.client(way)
     kind = "plain.Plain" if way == "PLAIN" else "scram.Scram"
     wrong = f'org.apache.kafka.common.security.{kind}LoginModule required username="user" password="wrong";'

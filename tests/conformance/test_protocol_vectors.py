@@ -98,7 +98,7 @@ def with_unknown_tagged_fields(written: bytes, unknown: list[tuple[int, str]], o
 
 
 @pytest.mark.parametrize("key", list(ApiKey), ids=lambda key: key.name)
-def test_vectors_of_kafka_3_9(shared: Path, key: ApiKey) -> None:
+def test_messages_of_kafka_3_9_are_read_and_written_byte_for_byte(shared: Path, key: ApiKey) -> None:
     cases = vectors_by_api(KAFKA_3_9)[key]
     assert {case["version"] for case in cases if case["kind"] == "request"} <= set(
         range(request_class(key).VERSIONS.last + 1)
@@ -108,12 +108,12 @@ def test_vectors_of_kafka_3_9(shared: Path, key: ApiKey) -> None:
         check(case)
 
 
-def test_no_vector_of_kafka_3_9_is_left_out(shared: Path) -> None:
+def test_the_vectors_of_kafka_3_9_cover_every_api(shared: Path) -> None:
     assert set(vectors_by_api(KAFKA_3_9)) == set(ApiKey)
 
 
 @pytest.mark.parametrize("key", list(ApiKey), ids=lambda key: key.name)
-def test_vectors_of_kafka_4_for_versions_that_we_have(shared: Path, key: ApiKey) -> None:
+def test_messages_of_kafka_4_in_our_versions_are_read_and_written_byte_for_byte(shared: Path, key: ApiKey) -> None:
     for case in vectors_by_api(KAFKA_4)[key]:
         if case["version"] in request_class(key).VERSIONS and key not in CHANGED_BY_KAFKA_4:
             check(case)

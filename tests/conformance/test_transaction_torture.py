@@ -116,7 +116,7 @@ def committed_output(script: Path, broker: BrokerProcess) -> list[bytes]:
 
 
 @pytest.mark.parametrize(("release", "transaction_version"), [(PEER_RELEASE, 0), ("4.3.0", 2)])
-def test_committed_output_is_the_input_once(
+def test_transactional_copiers_copy_each_record_once_despite_kills(
     shared: Path, tmp_path: Path, release: str, transaction_version: int
 ) -> None:
     script = shared / "peer" / "kafka39"

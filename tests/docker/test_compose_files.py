@@ -103,7 +103,7 @@ def composed(engine: Engine, file: str, variables: Mapping[str, str]) -> Iterato
         compose("down", "--volumes", "--timeout", "5")
 
 
-def test_one_broker_with_a_new_producer_and_an_old_consumer(engine: Engine, tmp_path: Path) -> None:
+def test_a_composed_broker_passes_records_from_kafka_4_to_a_0_8_consumer(engine: Engine, tmp_path: Path) -> None:
     """A record goes from Kafka 4's console producer to a consumer that speaks as Kafka 0.8.2 did, and to the host."""
     stand_ins(engine, tmp_path)
     port = free_address()[1]
@@ -116,7 +116,7 @@ def test_one_broker_with_a_new_producer_and_an_old_consumer(engine: Engine, tmp_
         assert read.startswith("20")
 
 
-def test_a_secured_broker(engine: Engine, tmp_path: Path) -> None:
+def test_a_composed_secured_broker_serves_tls_and_sasl_clients(engine: Engine, tmp_path: Path) -> None:
     """A producer in a container has a certificate; a client on the host logs in as the file's first lines say."""
     port = free_address()[1]
     with composed(engine, "compose-security.yaml", {"GREGOR_PORT": str(port)}) as compose:
@@ -135,7 +135,7 @@ def test_a_secured_broker(engine: Engine, tmp_path: Path) -> None:
             assert secret not in logs
 
 
-def test_a_gateway_before_kafka_4_with_a_consumer_of_2015(engine: Engine, tmp_path: Path) -> None:
+def test_a_composed_gateway_passes_records_from_kafka_4_to_a_0_8_consumer(engine: Engine, tmp_path: Path) -> None:
     """A record goes through Kafka 4 and the gateway to a consumer that Kafka 4 refuses, and to the host."""
     stand_ins(engine, tmp_path)
     port = free_address()[1]
@@ -149,7 +149,7 @@ def test_a_gateway_before_kafka_4_with_a_consumer_of_2015(engine: Engine, tmp_pa
         assert "consumer-of-2015" in gregor("clients", "--refused", *server)
 
 
-def test_three_brokers(engine: Engine) -> None:
+def test_a_composed_cluster_of_three_brokers_is_healthy_and_serves_clients(engine: Engine) -> None:
     ports = [free_address()[1] for _ in range(3)]
     variables = {f"GREGOR_PORT_{number}": str(port) for number, port in enumerate(ports, 1)}
     with composed(engine, "compose-cluster.yaml", variables) as compose:

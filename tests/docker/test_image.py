@@ -54,7 +54,7 @@ def network(engine: Engine) -> str:
     return engine.new_network()
 
 
-def test_one_port_serves_the_host_by_another_number_and_other_containers(engine: Engine, network: str) -> None:
+def test_one_listener_serves_the_host_on_a_published_port_and_other_containers(engine: Engine, network: str) -> None:
     port = free_address()[1]
     name = engine.serving(
         "--network", network, "--publish", f"127.0.0.1:{port}:9092",
@@ -114,7 +114,7 @@ def test_the_healthcheck_finds_the_listener(engine: Engine) -> None:
     )
 
 
-def test_a_stop_is_in_order_and_mounted_files_are_merged(engine: Engine) -> None:
+def test_sigterm_stops_the_container_cleanly_and_mounted_properties_are_merged(engine: Engine) -> None:
     folder = "/mnt/shared/config"
     script = f"echo num.partitions=7 > {folder}/site.properties && exec /etc/kafka/docker/run"
     name = engine.run("--health-interval", "1s", command=("bash", "-c", script))

@@ -35,7 +35,7 @@ spec.loader.exec_module(script)
         ("PATH", None),
     ],
 )
-def test_variable_names_a_key(variable: str, key: str | None) -> None:
+def test_environment_variables_map_to_configuration_keys(variable: str, key: str | None) -> None:
     assert script.key_of(variable) == key
 
 
@@ -63,7 +63,7 @@ def written(folder: Path, **environment: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in run.stdout.splitlines() if line)
 
 
-def test_every_key_that_a_variable_of_its_own_sets_exists() -> None:
+def test_every_configuration_key_that_the_script_sets_exists() -> None:
     for key in {
         "gregor.zookeeper.listeners",
         *script.OWN_KEYS.values(),
@@ -79,7 +79,7 @@ def test_levels_of_log4j_are_levels_of_the_broker(told: str, level: str) -> None
     assert BrokerConfig(found).gregor_log_level == level
 
 
-def test_the_host_is_told_of_the_published_port_unless_listeners_are_named(tmp_path: Path) -> None:
+def test_localhost_is_advertised_to_the_host_unless_listeners_are_set(tmp_path: Path) -> None:
     key = "gregor.gateway.advertised.listeners"
     assert written(tmp_path)[key] == "PLAINTEXT://localhost:9092"
     assert written(tmp_path, GREGOR_GATEWAY_ADVERTISED_LISTENERS="PLAINTEXT://a:1")[key] == "PLAINTEXT://a:1"

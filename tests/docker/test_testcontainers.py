@@ -57,7 +57,7 @@ def trips(engine: Engine, folder: Path, *command: str) -> list[str]:
     return [line.removesuffix(": a round trip") for line in done.stdout.splitlines()]
 
 
-def test_the_java_module_in_each_of_its_classes(engine: Engine, tmp_path: Path) -> None:
+def test_each_container_class_of_the_java_module_starts_the_image(engine: Engine, tmp_path: Path) -> None:
     """Also through a listener that `withListener` adds for the other containers of a network."""
     shutil.copytree(MODULES / "java", tmp_path, dirs_exist_ok=True)
     prepare(engine, tmp_path, "mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib")
@@ -71,7 +71,7 @@ def test_the_java_module_in_each_of_its_classes(engine: Engine, tmp_path: Path) 
     ]
 
 
-def test_the_python_module_in_both_its_modes(engine: Engine, tmp_path: Path) -> None:
+def test_the_python_module_starts_the_image_with_zookeeper_and_kraft(engine: Engine, tmp_path: Path) -> None:
     """It sources bash-config in a plain sh, edits and runs configure, formats the storage, and waits for a log line."""
     python = str(tmp_path / "venv" / "bin" / "python")
     prepare(engine, tmp_path, sys.executable, "-m", "venv", str(tmp_path / "venv"))
@@ -80,7 +80,7 @@ def test_the_python_module_in_both_its_modes(engine: Engine, tmp_path: Path) -> 
     assert trips(engine, tmp_path, python, str(MODULES / "python_module.py"), AS_CP_KAFKA) == ["zookeeper", "kraft"]
 
 
-def test_the_go_module(engine: Engine, tmp_path: Path) -> None:
+def test_the_go_module_starts_the_image(engine: Engine, tmp_path: Path) -> None:
     """It appends `kafka-storage format` to configure, empties ensure, and runs configure and launch."""
     shutil.copy2(MODULES / "go" / "main.go", tmp_path)
     prepare(engine, tmp_path, "go", "mod", "init", "roundtrips")
@@ -90,14 +90,14 @@ def test_the_go_module(engine: Engine, tmp_path: Path) -> None:
     assert trips(engine, tmp_path, "./trips", IMAGE) == ["kafka.Run", "kafka.Run with a cluster id"]
 
 
-def test_the_node_module_in_both_its_modes(engine: Engine, tmp_path: Path) -> None:
+def test_the_node_module_starts_the_image_with_zookeeper_and_kraft(engine: Engine, tmp_path: Path) -> None:
     shutil.copy2(MODULES / "node" / "round_trips.mjs", tmp_path)
     prepare(engine, tmp_path, "npm", "install", "--no-audit", "--no-fund", "--prefix", str(tmp_path), *NODE_MODULE)
     engine.docker("tag", IMAGE, "gregor:7.6.0")
     assert trips(engine, tmp_path, "node", "round_trips.mjs", "gregor:7.6.0") == ["ZooKeeper", "KRaft"]
 
 
-def test_spring_boot_with_a_service_connection(engine: Engine) -> None:
+def test_spring_boot_starts_the_image_by_a_service_connection(engine: Engine) -> None:
     """A `@ServiceConnection` on a KafkaContainer: Spring Boot starts the image and connects the application to it."""
     own = {"TESTCONTAINERS_RYUK_DISABLED": "true", "TESTCONTAINERS_HOST_OVERRIDE": "localhost"}
     environment = {"DOCKER_HOST": engine.environment["DOCKER_HOST"], **own}
@@ -105,7 +105,7 @@ def test_spring_boot_with_a_service_connection(engine: Engine) -> None:
     assert "received from spring\n" in spring(*settings, environment=environment)
 
 
-def test_the_variables_and_the_start_of_quarkus_dev_services(engine: Engine, tmp_path: Path) -> None:
+def test_the_image_starts_with_the_variables_of_quarkus_dev_services(engine: Engine, tmp_path: Path) -> None:
     """What `KafkaContainer` of quarkus-kafka-client-deployment 3.38 does, its default: not a run of Quarkus itself.
 
     Micronaut Test Resources uses the Java classes of the test above as they are.

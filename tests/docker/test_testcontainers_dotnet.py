@@ -54,7 +54,7 @@ zookeeper-server-start zookeeper.properties &
     ],
     ids=["Apache with KRaft", "Confluent with KRaft", "Confluent with ZooKeeper"],
 )
-def test_the_steps_of_the_dotnet_module(
+def test_the_image_starts_with_the_steps_of_the_dotnet_module(
     engine: Engine, tmp_path: Path, variables: dict[str, str], start_of_zookeeper: str, run: str, ready: str
 ) -> None:
     waiting = f"while [ ! -f {STARTUP_SCRIPT} ]; do sleep 0.1; done; {STARTUP_SCRIPT}"

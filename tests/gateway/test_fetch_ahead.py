@@ -82,7 +82,7 @@ def go_on(wire: Wire, topic: str, times: int = 3) -> int:
     return offset
 
 
-def test_other_requests_and_offsets_in_between(small: GatewayAndBroker, wire: Wire) -> None:
+def test_a_fetch_ahead_delays_no_other_request_and_answers_no_other_offset(small: GatewayAndBroker, wire: Wire) -> None:
     """A fetch that was sent ahead delays no other request of its connection, and answers no other fetch."""
     topic, _ = filled_topic(wire, Codec.NONE, 500)
     offset = go_on(wire, topic)
@@ -103,7 +103,7 @@ def test_records_of_a_deleted_topic_are_not_served_as_those_of_a_new_one(wire: W
     wait_until(lambda: fetch(wire, 2, topic, offset).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def test_memory_of_idle_consumers_is_for_others(small: GatewayAndBroker, wire: Wire) -> None:
+def test_fetch_ahead_of_idle_consumers_uses_at_most_half_of_the_memory(small: GatewayAndBroker, wire: Wire) -> None:
     """Each idle consumer has a fetch ahead; those that find no memory for theirs are served all the same."""
     topic, _ = filled_topic(wire, Codec.NONE, 500)
     memory = small.gateway.memory
@@ -116,7 +116,7 @@ def test_memory_of_idle_consumers_is_for_others(small: GatewayAndBroker, wire: W
     wait_until(lambda: memory.used_bytes == 0)
 
 
-async def test_memory_of_a_fetch_ahead_is_given_up_for_others() -> None:
+async def test_memory_of_a_fetch_ahead_is_released_for_a_waiting_fetch() -> None:
     """A fetch that the client waits for never waits for one that was sent ahead."""
     memory = BufferMemory(MEMORY)
 

@@ -196,7 +196,7 @@ def test_zstd_is_recompressed_for_readers_of_format_v2_without_zstd(old: Wire, w
     assert read_to_the_end(wire, 10, topics[1], len(written), Codec.ZSTD) == written
 
 
-def test_new_readers_without_zstd_choose_their_isolation_level(wire: Wire) -> None:
+def test_fetch_v4_uses_the_isolation_level_of_its_request(wire: Wire) -> None:
     """The gateway's isolation level is for versions that have none."""
     topic = transactions_then_a_record(wire, "chosen")
     found = [
@@ -208,7 +208,9 @@ def test_new_readers_without_zstd_choose_their_isolation_level(wire: Wire) -> No
     assert found == [b"aborted", b"committed", b"aborted too", b"plain"]
 
 
-def test_memory_is_shared_and_given_back(committed: GatewayAndBroker, wire: Wire) -> None:
+def test_buffer_memory_is_shared_by_clients_and_freed_when_they_disconnect(
+    committed: GatewayAndBroker, wire: Wire
+) -> None:
     """Each client that does not read holds a part of the memory; after they disconnect, all memory is free."""
     topic = new_topic(wire)
     for _ in range(8):

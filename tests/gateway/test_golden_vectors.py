@@ -45,7 +45,7 @@ def golden() -> Iterator[tuple[GoldenUpstream, Wire]]:
 
 @pytest.mark.skipif(not VECTORS.exists(), reason="../shared/golden is not here")
 @pytest.mark.parametrize("case", list(cases()), ids=lambda case: str(case["name"]))
-def test_the_same_bytes_as_kafka(golden: tuple[GoldenUpstream, Wire], case: Any) -> None:
+def test_down_converted_records_have_the_same_bytes_as_in_kafka(golden: tuple[GoldenUpstream, Wire], case: Any) -> None:
     """Kafka's own bytes, or those without its two faults where the vector has them; padding may be shorter."""
     upstream, wire = golden
     upstream.records = base64.b64decode(case["input"])

@@ -48,7 +48,7 @@ def passed_on(body: bytes, seed: int) -> bytes:
 
 @pytest.mark.parametrize("version", [16, 17, 18])
 @pytest.mark.parametrize("seed", range(5))
-def test_only_the_addresses_are_removed(version: int, seed: int) -> None:
+def test_only_node_endpoints_are_removed_from_a_fetch_response(version: int, seed: int) -> None:
     """The size was announced before, so it stays."""
     hinted = b"\0" + encode(response(NodeEndpoint(node_id=2, host="kafka-2", port=9092)), version)
     assert b"kafka-2" in hinted

@@ -32,7 +32,7 @@ async def read_frames(broker: trio.SocketStream, count: int) -> list[bytes]:
     return frames
 
 
-async def test_a_request_waits_for_those_that_were_passed_on(nursery: trio.Nursery) -> None:
+async def test_a_request_is_sent_after_the_requests_passed_on_before_it(nursery: trio.Nursery) -> None:
     """The requests are those of a producer with acks=0 that then requests metadata, for a broker that reads slowly."""
     ours, theirs = socket.socketpair()
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)

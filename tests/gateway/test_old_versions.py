@@ -128,7 +128,7 @@ def test_api_versions_are_those_of_upstream_and_the_removed_ones(old: Wire, dire
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_old_sets_become_one_batch(old: Wire, direct: Wire, version: int, codec: Codec) -> None:
+def test_an_old_message_set_is_stored_as_one_v2_batch(old: Wire, direct: Wire, version: int, codec: Codec) -> None:
     """Records, offsets, timestamps and codec are those that Kafka's leaders would have stored."""
     topic = new_topic(old)
     magic = 1 if version == 2 else 0
@@ -232,7 +232,7 @@ def test_old_commits_are_read_by_new_clients(old: Wire, direct: Wire, version: i
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_old_members_join(old: Wire, version: int) -> None:
+def test_join_group_v0_and_v1_succeed_without_member_id_required(old: Wire, version: int) -> None:
     """The first join has its answer at once, as no group before v4 knows MEMBER_ID_REQUIRED."""
     request = JoinGroupRequest(
         group_id=f"members-{version}",
@@ -277,7 +277,7 @@ def test_the_gateway_is_the_coordinator(pair: GatewayAndBroker, old: Wire, versi
 
 
 @pytest.mark.parametrize("version", [1, 4])
-def test_the_one_broker_has_configurations(old: Wire, version: int) -> None:
+def test_broker_configs_are_described_for_the_node_id_of_the_gateway(old: Wire, version: int) -> None:
     """Tools ask for the node id that Metadata shows them."""
     resource = DescribeConfigsResource(resource_type=4, resource_name="0", configuration_keys=["log.retention.hours"])
     request = DescribeConfigsRequest(resources=[resource])

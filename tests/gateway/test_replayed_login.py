@@ -103,7 +103,7 @@ def codes(wire: Wire, topic: str) -> list[int]:
     return [part.error_code for part in answer.responses[0].partition_responses]
 
 
-def test_scram_is_refused_by_name(running: Running, caplog: pytest.LogCaptureFixture) -> None:
+def test_scram_is_refused_with_unsupported_sasl_mechanism(running: Running, caplog: pytest.LogCaptureFixture) -> None:
     """The exchange of SCRAM cannot be repeated: the answer names what can be, and the log the setting."""
     gateway, _, _ = running
     with Wire(("127.0.0.1", gateway.listening[0].port)) as wire:

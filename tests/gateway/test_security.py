@@ -71,7 +71,7 @@ def test_a_gateway_logs_in_for_its_clients(own_login: GatewayAndBroker) -> None:
         round_trip(wire)
 
 
-def test_a_link_lives_through_sessions(tmp_path: Path) -> None:
+def test_upstream_connections_are_reauthenticated_without_a_reconnect(tmp_path: Path) -> None:
     """The gateway authenticates again on the connection of a client, which sees nothing of it (KIP-368)."""
     short = {**BROKER, "connections.max.reauth.ms": "1300"}
     with gateway_before_kafka_4(tmp_path, OWN_LOGIN, short) as pair, Wire(pair.address) as wire:
@@ -87,7 +87,7 @@ def test_a_link_lives_through_sessions(tmp_path: Path) -> None:
         assert kept == links
 
 
-def test_without_credentials_no_client_is_served(tmp_path: Path) -> None:
+def test_clients_are_disconnected_if_the_gateway_cannot_log_in_upstream(tmp_path: Path) -> None:
     """The client is disconnected, as while no broker can be reached; it does not hang."""
     settings = {
         "gregor.gateway.upstream.security.protocol": "SASL_PLAINTEXT",
@@ -108,7 +108,7 @@ def principals(pair: GatewayAndBroker) -> set[str]:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_an_exchange_is_passed_through(pass_through: GatewayAndBroker, version: int) -> None:
+def test_a_plain_login_is_passed_through_to_upstream(pass_through: GatewayAndBroker, version: int) -> None:
     """Upstream sees the client's principal; tokens after SaslHandshake v0 have no header."""
     with Wire(pass_through.address) as wire:
         agreed = wire.ask(ApiKey.SASL_HANDSHAKE, version, SaslHandshakeRequest(mechanism="PLAIN"))
@@ -131,7 +131,7 @@ def answer_to(wire: Wire, version: int, token: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_an_exchange_of_scram_is_passed_through(pass_through: GatewayAndBroker, version: int) -> None:
+def test_a_scram_login_is_passed_through_to_upstream(pass_through: GatewayAndBroker, version: int) -> None:
     """Its four messages reach the same broker, which sees the user."""
     with Wire(pass_through.address) as admin:
         admin.ask(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism="PLAIN"))
@@ -157,7 +157,7 @@ def test_an_exchange_of_scram_is_passed_through(pass_through: GatewayAndBroker, 
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_token_of_oauthbearer_is_passed_through(pass_through: GatewayAndBroker, version: int) -> None:
+def test_an_oauthbearer_login_is_passed_through_to_upstream(pass_through: GatewayAndBroker, version: int) -> None:
     """Upstream sees the subject of the client's token."""
     now = int(time.time())
     claims = ({"alg": "none"}, {"sub": "olga", "iat": now, "exp": now + 3600})

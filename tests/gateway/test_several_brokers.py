@@ -228,7 +228,7 @@ def test_hints_at_the_leader_have_addresses_of_the_gateway(
     assert fetch_by_id(wire, topic_id, index).responses[0].partitions[0].error_code == ErrorCode.NONE
 
 
-def test_a_killed_broker_costs_retriable_errors(cluster: ClusterOfProcesses, wire: Wire) -> None:
+def test_only_retriable_errors_are_returned_after_a_broker_was_killed(cluster: ClusterOfProcesses, wire: Wire) -> None:
     """Partitions of other leaders are served at once; those of the killed one as soon as they have a new leader."""
     victim = cluster.brokers[3]
     led = [index for index, leader in enumerate(cluster.leaders(1, "t")) if leader == 3]

@@ -41,7 +41,9 @@ def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Gatew
             client.close()
 
 
-def test_topics_brokers_and_offsets_are_upstreams(pair: tuple[GatewayAndBroker, KazooClient]) -> None:
+def test_topics_brokers_and_offsets_in_zookeeper_are_those_of_upstream(
+    pair: tuple[GatewayAndBroker, KazooClient],
+) -> None:
     running, client = pair
     wait_until(lambda: len(client.get_children("/brokers/ids")) == 1)
     (node_id,) = client.get_children("/brokers/ids")

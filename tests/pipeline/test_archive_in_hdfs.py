@@ -39,7 +39,7 @@ def remote(text: str) -> RemotePath:
     return found
 
 
-def test_what_a_store_promises(uri: str) -> None:
+def test_files_in_hdfs_can_be_created_once_replaced_moved_and_locked_by_a_lease(uri: str) -> None:
     root = remote(f"{uri}/promises")
     entry = root / "manifest" / "1.json"
     create_json(entry, {"a": 1})
@@ -67,7 +67,7 @@ def test_what_a_store_promises(uri: str) -> None:
 
 
 @pytest.mark.parametrize("step", ["stage", "publish", "count"])
-def test_a_topic_goes_to_hdfs_and_back_though_writers_die(
+def test_an_archive_in_hdfs_is_complete_after_crashes_of_its_writers(
     uri: str, broker_process: BrokerProcess, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     for module in (writing, audit_job, replay_job):

@@ -56,7 +56,9 @@ def assert_whole(root: RemotePath, count: int) -> None:
     assert not files_below(root / "staged")
 
 
-def test_a_topic_goes_to_a_store_and_back(server: S3Server, broker_process: BrokerProcess) -> None:
+def test_a_topic_is_archived_in_s3_compacted_audited_and_replayed(
+    server: S3Server, broker_process: BrokerProcess
+) -> None:
     make_topic(broker_process, "stored")
     produce(broker_process, "stored", [b"v%d" % number for number in range(100)])
     root = server.root("there and back")
@@ -103,7 +105,7 @@ def test_statistics_are_written_to_a_store(server: S3Server, broker_process: Bro
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_requests_that_fail_and_answers_that_get_lost(
+def test_failed_s3_requests_and_lost_responses_neither_lose_nor_duplicate_records(
     server: S3Server, broker_process: BrokerProcess, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Every fifth request fails, or its answer is lost; a run that gives up is followed by another."""
@@ -174,7 +176,7 @@ def test_a_crash_at_each_step_loses_and_doubles_no_records(
 
 
 @pytest.mark.parametrize("step", list(STEPS)[:6])
-def test_a_writer_that_was_too_slow_changes_nothing(
+def test_a_writer_whose_lease_was_taken_over_changes_nothing(
     server: S3Server, broker_process: BrokerProcess, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """At any step another process takes the archive over and completes it; then the slow writer goes on."""

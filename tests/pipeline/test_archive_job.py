@@ -61,7 +61,7 @@ def test_rows_are_laid_out_by_date_and_archived_once(broker_process: BrokerProce
     assert trio.run(committed) == {("dated", 0): 16, ("dated", 1): 15}
 
 
-def test_rounds_are_bounded(broker_process: BrokerProcess, tmp_path: Path) -> None:
+def test_max_bytes_limits_the_size_of_each_archived_batch(broker_process: BrokerProcess, tmp_path: Path) -> None:
     make_topic(broker_process, "bounded")
     produce(broker_process, "bounded", [b"x" * 1000 for _ in range(200)], batch_size=2000)
     run_job("archive", *arguments(broker_process, "bounded", tmp_path, "--max-bytes", "50000", "--by", "hour"))
@@ -215,7 +215,9 @@ def test_archive_with_follow_compacts_its_files_regularly(
     assert len(Manifest(tmp_path).files()) == 1
 
 
-def test_text_and_json_and_their_dead_letters(broker_process: BrokerProcess, tmp_path: Path) -> None:
+def test_values_that_are_not_valid_text_or_json_become_dead_letters(
+    broker_process: BrokerProcess, tmp_path: Path
+) -> None:
     make_topic(broker_process, "texts", 1)
     produce(broker_process, "texts", [b'{"a": 1}', b"\xff", None, b'{"a": "x"}', b"{", b'{"a": 5, "b": 2}'], 1)
     run_job("archive", *arguments(broker_process, "texts", tmp_path / "text", "--values", "string"))
@@ -244,7 +246,9 @@ def test_text_and_json_and_their_dead_letters(broker_process: BrokerProcess, tmp
         run_job("archive", *arguments(broker_process, "texts", typed))
 
 
-def test_avro_with_two_writers(broker_process: BrokerProcess, tmp_path: Path) -> None:
+def test_avro_values_of_two_writer_schemas_are_read_with_the_newer_schema(
+    broker_process: BrokerProcess, tmp_path: Path
+) -> None:
     fastavro = pytest.importorskip("fastavro")
     old = {"type": "record", "name": "click", "fields": [{"name": "id", "type": "int"}]}
     new = {
@@ -279,7 +283,7 @@ def test_avro_with_two_writers(broker_process: BrokerProcess, tmp_path: Path) ->
     assert [value and (value["id"], value["page"]) for value in decoded] == [(7, None), (8, "home"), None]
 
 
-def test_a_topic_that_was_made_anew_is_refused(broker_process: BrokerProcess, tmp_path: Path) -> None:
+def test_a_topic_that_was_deleted_and_recreated_is_refused(broker_process: BrokerProcess, tmp_path: Path) -> None:
     make_topic(broker_process, "again", 1)
     produce(broker_process, "again", [b"1"], 1)
     run_job("archive", *arguments(broker_process, "again", tmp_path))
@@ -295,7 +299,9 @@ def test_a_topic_that_was_made_anew_is_refused(broker_process: BrokerProcess, tm
         run_job("archive", *arguments(broker_process, "again", tmp_path))
 
 
-def test_retention_that_was_faster_is_told(broker_process: BrokerProcess, tmp_path: Path) -> None:
+def test_records_deleted_before_they_were_archived_are_reported_as_data_loss(
+    broker_process: BrokerProcess, tmp_path: Path
+) -> None:
     make_topic(broker_process, "lost", 1)
     produce(broker_process, "lost", [b"1", b"2"], 1)
     run_job("archive", *arguments(broker_process, "lost", tmp_path))
@@ -320,7 +326,9 @@ def test_retention_that_was_faster_is_told(broker_process: BrokerProcess, tmp_pa
         (["--option", "nope=1"], "unknown option nope"),
     ],
 )
-def test_options_that_cannot_be(broker_process: BrokerProcess, tmp_path: Path, more: list[str], message: str) -> None:
+def test_invalid_options_are_refused(
+    broker_process: BrokerProcess, tmp_path: Path, more: list[str], message: str
+) -> None:
     make_topic(broker_process, f"options-{abs(hash(message))}")
     with pytest.raises(OptionError, match=message):
         run_job("archive", "--bootstrap-server", broker_process.bootstrap, "--archive", str(tmp_path), *more)

@@ -57,7 +57,7 @@ def test_a_batch_out_of_turn_is_refused(tmp_path: Path) -> None:
         Manifest(tmp_path).stage(batch(1))
 
 
-def test_files_of_a_batch_that_was_never_decided_are_swept(tmp_path: Path) -> None:
+def test_data_files_that_no_manifest_entry_names_are_removed(tmp_path: Path) -> None:
     counted = "data/topic=t/date=2020-01-01/0-a.parquet"
     data_file(tmp_path, f"staged/{counted}")
     commit(tmp_path, batch(0, files=(counted,)))
@@ -76,7 +76,7 @@ def test_files_of_a_batch_that_was_never_decided_are_swept(tmp_path: Path) -> No
     assert Manifest(tmp_path).files() == [tmp_path / counted]
 
 
-def test_a_file_that_is_not_there_does_not_count(tmp_path: Path) -> None:
+def test_a_batch_with_a_missing_file_is_not_staged(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Manifest(tmp_path).stage(batch(0, files=("data/0-missing.parquet",)))
     manifest = Manifest(tmp_path)
@@ -84,7 +84,7 @@ def test_a_file_that_is_not_there_does_not_count(tmp_path: Path) -> None:
     assert manifest.pending is None
 
 
-def test_a_batch_that_was_decided_counts_whatever_happens(tmp_path: Path) -> None:
+def test_a_staged_batch_is_completed_after_a_crash_while_its_files_are_published(tmp_path: Path) -> None:
     names = [f"data/topic=t/0-{number}.parquet" for number in range(3)]
     for name in names:
         data_file(tmp_path, f"staged/{name}")
@@ -105,7 +105,7 @@ def test_a_batch_that_was_decided_counts_whatever_happens(tmp_path: Path) -> Non
     assert all(path.exists() for path in again.files())
 
 
-def test_a_decided_batch_whose_files_are_gone_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_of_a_staged_batch_is_an_error_that_names_it(tmp_path: Path) -> None:
     name = data_file(tmp_path, "staged/data/topic=t/0-a.parquet").removeprefix("staged/")
     entry = batch(0, files=(name,))
     manifest = Manifest(tmp_path)
@@ -123,7 +123,7 @@ def test_a_damaged_entry_is_named(tmp_path: Path, text: str) -> None:
         Manifest(tmp_path)
 
 
-def test_a_hole_in_the_numbers_is_named(tmp_path: Path) -> None:
+def test_a_missing_manifest_entry_is_an_error_that_names_its_number(tmp_path: Path) -> None:
     for number in range(3):
         commit(tmp_path, batch(number))
     (tmp_path / "manifest" / f"{1:020d}.json").unlink()
@@ -131,7 +131,7 @@ def test_a_hole_in_the_numbers_is_named(tmp_path: Path) -> None:
         Manifest(tmp_path)
 
 
-def test_a_topic_that_was_made_again_is_refused(tmp_path: Path) -> None:
+def test_a_topic_whose_topic_id_changed_is_refused(tmp_path: Path) -> None:
     commit(tmp_path, batch(0, topic_id="a"))
     manifest = Manifest(tmp_path)
     manifest.check_topic_ids({"t": "a", "other": "z"})
@@ -205,7 +205,7 @@ def test_a_checkpoint_says_what_its_entries_said(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.usefixtures("_checkpoints_soon")
-def test_a_table_that_knows_its_files_needs_no_names(tmp_path: Path) -> None:
+def test_a_manifest_without_data_files_loads_no_file_names(tmp_path: Path) -> None:
     follow(tmp_path, 0, 20)
     with_names, without = Manifest(tmp_path), Manifest(tmp_path, has_files=False)
     assert len(with_names.state.names) == 16
@@ -285,7 +285,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path, text: str | None) -> None
 
 
 @pytest.mark.usefixtures("_checkpoints_soon")
-def test_a_lost_checkpoint_is_no_empty_archive(tmp_path: Path) -> None:
+def test_a_missing_checkpoint_is_an_error(tmp_path: Path) -> None:
     follow(tmp_path, 0, 8)
     (tmp_path / "manifest" / f"checkpoint-{8:020d}.json").unlink()
     with pytest.raises(ManifestError, match="entry 0 is missing"):

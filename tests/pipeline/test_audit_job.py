@@ -60,7 +60,7 @@ def batch(first: int, count: int, *, last: int | None = None, timestamp: int = 1
     return v2.build_batch(records, base_offset=first, last_offset=last, **identity)
 
 
-def test_holes_duplicates_and_times(tmp_path: Path) -> None:
+def test_missing_offsets_duplicates_and_decreasing_timestamps_are_counted(tmp_path: Path) -> None:
     stored = [
         batch(0, 5, sequence=0, timestamp=9),
         batch(5, 3, last=9, sequence=5),
@@ -85,7 +85,7 @@ def test_a_compacted_topic_has_no_gaps(tmp_path: Path) -> None:
     assert summary.is_clean
 
 
-def test_a_broker_with_transactions_is_clean(broker_process: BrokerProcess) -> None:
+def test_transaction_markers_are_not_counted_as_missing_records(broker_process: BrokerProcess) -> None:
     make_topic(broker_process, "sound", 2)
     produce(broker_process, "sound", [b"%d" % number for number in range(20)])
 
@@ -101,7 +101,9 @@ def test_a_broker_with_transactions_is_clean(broker_process: BrokerProcess) -> N
     assert (second["RECORDS"], second["MARKERS"], second["EQUAL"]) == (10, 0, 0)
 
 
-def test_an_archive_against_its_topic(broker_process: BrokerProcess, tmp_path: Path) -> None:
+def test_an_incomplete_archive_differs_from_its_topic_until_it_is_backfilled(
+    broker_process: BrokerProcess, tmp_path: Path
+) -> None:
     make_topic(broker_process, "kept", 2)
     produce(broker_process, "kept", [b"%d" % number for number in range(40)])
     start = '--option=startingOffsets={"kept": {"0": 5}}'
@@ -134,7 +136,9 @@ def test_only_what_the_archive_has_is_compared_with_brokers(broker_process: Brok
     assert [row["COMPARED"] for row in rows_by_name(summary)] == ["the same", "DIFFERS: 2 records here only"]
 
 
-def test_a_topic_that_the_brokers_have_no_more_differs(broker_process: BrokerProcess, tmp_path: Path) -> None:
+def test_an_archived_topic_that_was_deleted_from_the_brokers_differs(
+    broker_process: BrokerProcess, tmp_path: Path
+) -> None:
     make_topic(broker_process, "deleted", 1)
     produce(broker_process, "deleted", [b"1"], 1)
     run_job("archive", *arguments(broker_process, "deleted", tmp_path))
@@ -148,7 +152,9 @@ def _reversed(broker: BrokerProcess, root: Path) -> list[str]:
     return ["--log-dir", str(broker.directory / "logs"), "--topics", "kept", "--against-archive", str(root)]
 
 
-def test_an_archive_that_was_changed_is_told(broker_process: BrokerProcess, tmp_path: Path) -> None:
+def test_a_changed_data_file_differs_from_the_checksum_of_the_manifest(
+    broker_process: BrokerProcess, tmp_path: Path
+) -> None:
     make_topic(broker_process, "changed", 1)
     produce(broker_process, "changed", [b"%d" % number for number in range(40)], 1)
     run_job("archive", *arguments(broker_process, "changed", tmp_path))

@@ -51,7 +51,9 @@ def test_only_what_is_missing_is_read(broker_process: BrokerProcess, tmp_path: P
     assert not manifest.missing(OffsetRange("filled", 0, 0, 25))
 
 
-def test_the_same_rows_as_over_the_broker(broker_process: BrokerProcess, tmp_path: Path) -> None:
+def test_a_backfill_from_log_directories_gives_the_same_rows_as_an_archive_run(
+    broker_process: BrokerProcess, tmp_path: Path
+) -> None:
     make_topic(broker_process, "both", 1)
 
     async def send() -> None:
@@ -78,7 +80,9 @@ def test_the_same_rows_as_over_the_broker(broker_process: BrokerProcess, tmp_pat
         ]
 
 
-def test_a_transaction_that_is_open_waits(broker_process: BrokerProcess, tmp_path: Path) -> None:
+def test_records_of_an_open_transaction_are_not_backfilled_until_it_is_committed(
+    broker_process: BrokerProcess, tmp_path: Path
+) -> None:
     make_topic(broker_process, "undecided", 1)
 
     async def send() -> None:

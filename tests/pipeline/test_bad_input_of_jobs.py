@@ -205,7 +205,9 @@ def test_a_damaged_archive_is_not_replayed(broker_process: BrokerProcess, tmp_pa
 # --- offsets that are not there, or mean something else ---
 
 
-def test_retention_that_was_faster_than_a_mirror(broker_process: BrokerProcess, target: BrokerProcess) -> None:
+def test_records_deleted_before_they_were_mirrored_are_data_loss(
+    broker_process: BrokerProcess, target: BrokerProcess
+) -> None:
     make_topic(broker_process.bootstrap, "late-mirror")
     fill(broker_process, "late-mirror", 20)
     mirror(broker_process, target, "late-mirror")
@@ -219,7 +221,7 @@ def test_retention_that_was_faster_than_a_mirror(broker_process: BrokerProcess, 
     assert len(records_of(target, "late-mirror", 0)) == 30
 
 
-def test_retention_that_was_faster_than_a_backfill(tmp_path: Path) -> None:
+def test_records_deleted_before_they_were_backfilled_are_data_loss(tmp_path: Path) -> None:
     with running_broker(tmp_path / "source", *OVERRIDES) as broker:
         make_topic(broker.bootstrap, "late")
         fill(broker, "late", 20)
@@ -232,7 +234,7 @@ def test_retention_that_was_faster_than_a_backfill(tmp_path: Path) -> None:
     assert [row["offset"] for row in rows_of(tmp_path / "lake")] == [*range(20), *range(30, 40)]
 
 
-def test_a_topic_that_was_made_anew_is_not_backfilled(broker_process: BrokerProcess, tmp_path: Path) -> None:
+def test_a_recreated_topic_is_not_backfilled(broker_process: BrokerProcess, tmp_path: Path) -> None:
     make_topic(broker_process.bootstrap, "refilled")
     fill(broker_process, "refilled", 5)
     backfill(broker_process, "refilled", tmp_path)
@@ -244,7 +246,7 @@ def test_a_topic_that_was_made_anew_is_not_backfilled(broker_process: BrokerProc
     assert len(rows_of(tmp_path)) == 5
 
 
-def test_a_topic_that_is_made_anew_meanwhile_does_not_count(
+def test_a_topic_recreated_while_it_is_archived_adds_no_batch(
     broker_process: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_topic(broker_process.bootstrap, "swapped")
@@ -265,7 +267,7 @@ def test_a_topic_that_is_made_anew_meanwhile_does_not_count(
     assert len(rows_of(tmp_path)) == 30
 
 
-def test_a_target_that_was_made_anew_gets_all_again(
+def test_a_deleted_target_topic_is_filled_again_from_the_start(
     broker_process: BrokerProcess, target: BrokerProcess, tmp_path: Path
 ) -> None:
     make_topic(broker_process.bootstrap, "emptied")
@@ -286,7 +288,9 @@ def test_a_target_that_was_made_anew_gets_all_again(
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_a_broker_that_never_was_there(broker_process: BrokerProcess, target: BrokerProcess, tmp_path: Path) -> None:
+def test_an_unreachable_broker_is_an_error_that_names_its_address(
+    broker_process: BrokerProcess, target: BrokerProcess, tmp_path: Path
+) -> None:
     make_topic(broker_process.bootstrap, "unheard")
     fill(broker_process, "unheard", 5)
     archive(broker_process, "unheard", tmp_path / "lake")
@@ -303,7 +307,9 @@ def test_a_broker_that_never_was_there(broker_process: BrokerProcess, target: Br
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_a_broker_that_goes_away_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_job_continues_after_its_broker_was_killed_and_restarted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with running_broker(tmp_path / "source", *OVERRIDES) as broker:
         make_topic(broker.bootstrap, "leaving")
         fill(broker, "leaving")
@@ -326,7 +332,7 @@ def test_a_broker_that_goes_away_in_the_middle(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_a_broker_that_goes_away_when_it_is_asked_for_the_leader(
+def test_connections_lost_during_fetch_and_metadata_requests_are_retried(
     broker_process: BrokerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_topic(broker_process.bootstrap, "asked")
@@ -349,7 +355,7 @@ def test_a_broker_that_goes_away_when_it_is_asked_for_the_leader(
 
 @pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize("job", ["mirror", "replay"])
-def test_a_target_that_goes_away_in_the_middle(
+def test_mirror_and_replay_continue_after_the_target_was_killed_and_restarted(
     broker_process: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str
 ) -> None:
     topic = f"homeless-{job}"

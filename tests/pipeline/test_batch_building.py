@@ -130,7 +130,7 @@ def test_rows_without_partition_and_key_stay_with_one_partition_for_a_batch() ->
     assert places == [("a", 0), ("a", 1), ("a", 2)]
 
 
-def test_a_batch_is_as_large_as_it_may_be_and_a_larger_record_goes_alone() -> None:
+def test_batches_are_filled_to_the_batch_size_and_a_larger_record_has_its_own() -> None:
     rows = [Row("a", 0, 5, None, b"x" * size, None) for size in (10, 10, 900, 10)]
     made = builder("a", batch_bytes=200)
     sizes = [len(payload) for _, payload in [*made.add(table(rows)), *made.rest()]]
@@ -140,7 +140,7 @@ def test_a_batch_is_as_large_as_it_may_be_and_a_larger_record_goes_alone() -> No
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.large_binary()])
-def test_other_types_of_the_same_contents(kind: pa.DataType) -> None:
+def test_string_and_large_binary_columns_give_the_same_records(kind: pa.DataType) -> None:
     row = Row("a", 2, 5, b"key", b"value", None)
     plain = [row._replace(key="key", value="value")] if kind in (pa.string(), pa.large_string()) else [row]  # type: ignore[arg-type]
     rows = table(plain, key=kind, value=kind, partition=pa.int64())
@@ -153,7 +153,7 @@ def test_columns_that_are_not_there_are_null() -> None:
 
 
 @pytest.mark.parametrize("partition", [-1, PARTITIONS, 2**40])
-def test_partitions_that_there_are_not(partition: int) -> None:
+def test_a_row_for_a_partition_that_does_not_exist_is_refused(partition: int) -> None:
     rows = table([Row("a", partition, 0, None, b"", None)], partition=pa.int64())
     with pytest.raises(PipelineError, match=f"a row for a-{partition}, but the topic has {PARTITIONS} partitions"):
         list(builder("a").add(rows))
@@ -179,7 +179,9 @@ def bytes_rows(ends: list[int], data: bytes = b"", valid: bytes = b"") -> batchi
         ([0, 3, 3], [0, 0], "columns of different lengths"),
     ],
 )
-def test_columns_that_are_none(values: list[int], lists: list[int], complaint: str) -> None:
+def test_columns_with_inconsistent_offsets_or_lengths_are_refused(
+    values: list[int], lists: list[int], complaint: str
+) -> None:
     nothing = bytes_rows([0, 0])
     with pytest.raises(ValueError, match=complaint):
         batching_cy.TopicBatches(1, 0, 100).fill(

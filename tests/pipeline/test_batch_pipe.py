@@ -65,7 +65,7 @@ def test_batches_arrive_in_order_however_many_or_large(broker_process: BrokerPro
     assert [len(value) for value in values[2 * len(small) :]] == [900_000 + len(b"%d" % n) for n in range(len(large))]
 
 
-def test_memory_is_changed_only_where_it_can_be_written_to(broker_process: BrokerProcess) -> None:
+def test_a_batch_is_stamped_in_place_only_if_its_buffer_is_writable(broker_process: BrokerProcess) -> None:
     make_topic(broker_process, "stamped", 1)
     fixed, own = batch_of(b"fixed"), bytearray(batch_of(b"own"))
     write(broker_process, "stamped", [fixed, own])
@@ -76,7 +76,7 @@ def test_memory_is_changed_only_where_it_can_be_written_to(broker_process: Broke
     assert (changed.stored_offset, changed.base_sequence, changed.is_transactional) == (0, 1, True)
 
 
-def test_after_a_refusal_nothing_is_under_way(broker_process: BrokerProcess) -> None:
+def test_a_refused_batch_aborts_the_transaction_and_the_next_one_succeeds(broker_process: BrokerProcess) -> None:
     make_topic(broker_process, "refused", 1)
     damaged = bytearray(batch_of(b"two", b"records"))
     damaged[v2.RECORD_COUNT_AT + 3] = 1
@@ -93,7 +93,9 @@ def test_after_a_refusal_nothing_is_under_way(broker_process: BrokerProcess) -> 
     assert values_of(broker_process, "refused") == [b"anew"]
 
 
-def test_a_broker_that_goes_away_is_told(broker_process: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_connection_to_the_leader_is_an_error(
+    broker_process: BrokerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make_topic(broker_process, "cut", 1)
 
     def hang_up(wire: Wire, *arguments: object, **options: object) -> None:

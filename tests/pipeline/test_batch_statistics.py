@@ -32,7 +32,7 @@ def batch(first: int, count: int, codec: Codec = Codec.NONE) -> bytes:
     return v2.build_batch(records, base_offset=first, codec=codec)
 
 
-def test_a_table_of_a_log() -> None:
+def test_statistics_count_batches_records_sizes_codecs_and_formats() -> None:
     marker = v2.build_batch([Record(9, 5, encode_key(ControlType.COMMIT), b"")], base_offset=9, is_control=True)
     old = v0.build_message_set([Record(10, -1, b"k", b"v"), Record(11, -1, b"k", b"v")], codec=Codec.GZIP)
     stored = batch(0, 3) + batch(3, 6, Codec.LZ4) + marker + old
@@ -67,7 +67,7 @@ def replayed(ratios: list[float]) -> CompressionReplay:
     return replay
 
 
-def test_an_even_topic_never_splits() -> None:
+def test_a_constant_compression_ratio_causes_no_batch_splits() -> None:
     replay = replayed([0.3] * 1000)
     assert replay.splits == 0
     assert replay.error_sum / replay.batches < 0.1
@@ -77,14 +77,16 @@ def test_a_sudden_change_splits_once_and_then_no_more() -> None:
     assert replayed([0.1] * 1000 + [0.9] * 1000).splits == 1
 
 
-def test_splits_of_a_wild_topic_are_rare() -> None:
+def test_random_compression_ratios_split_less_than_a_tenth_of_the_batches() -> None:
     dice = random.Random(3)
     replay = replayed([dice.uniform(0.1, 0.9) for _ in range(5000)])
     assert 0 < replay.splits / replay.batches < 0.1
 
 
 @given(st.lists(st.integers(0, 10**7), min_size=1), st.floats(0.01, 1))
-def test_percentiles_are_within_a_step(values: list[int], fraction: float) -> None:
+def test_latency_percentiles_are_within_about_one_percent_of_the_exact_value(
+    values: list[int], fraction: float
+) -> None:
     latencies = Latencies()
     latencies.take(pa.array(values))
     exact = sorted(values)[math.ceil(fraction * len(values)) - 1]
@@ -93,7 +95,7 @@ def test_percentiles_are_within_a_step(values: list[int], fraction: float) -> No
     assert found == pytest.approx(exact, abs=0.011 * (exact + 1))
 
 
-def test_latency_from_a_header() -> None:
+def test_latency_is_computed_from_the_timestamp_in_a_record_header() -> None:
     records = [
         Record(0, 1_000, None, b"", (Header(b"sent", b"900"),)),
         Record(1, 1_000, None, b"", (Header(b"other", b"1"), Header(b"sent", (800).to_bytes(8, "big")))),

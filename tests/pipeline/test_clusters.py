@@ -67,7 +67,7 @@ def assert_there_and_back(broker: BrokerProcess, server: S3Server, topic: str, w
     assert Manifest(root).next_number > 1
 
 
-def test_a_cluster_whose_workers_have_nothing_but_python(
+def test_jobs_run_on_spark_workers_that_have_only_python_and_the_package(
     broker_process: BrokerProcess, server: S3Server, tmp_path: Path
 ) -> None:
     package = tmp_path / "gregor.tar.gz"
@@ -102,7 +102,7 @@ def submitted(broker: BrokerProcess, server: S3Server, folder: Path, master: str
     assert len(rows_of(root)) == 200
 
 
-def test_spark_connect(broker_process: BrokerProcess, server: S3Server, tmp_path: Path) -> None:
+def test_jobs_run_in_a_spark_connect_server(broker_process: BrokerProcess, server: S3Server, tmp_path: Path) -> None:
     with connect_server(tmp_path / "connect") as address:
         assert_there_and_back(broker_process, server, "connected", ["--remote", address])
         stats = ["--bootstrap-server", broker_process.bootstrap, "--topics", "connected"]

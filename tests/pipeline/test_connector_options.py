@@ -134,7 +134,9 @@ def test_defaults_are_those_of_the_table() -> None:
         ({"maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "6"}, r"minOffsetsPerTrigger\(6\) is higher than the"),
     ],
 )
-def test_bounds_that_cannot_be_are_refused_before_a_broker_is_asked(options: dict[str, str], complaint: str) -> None:
+def test_invalid_offset_and_timestamp_bounds_are_refused_without_a_broker(
+    options: dict[str, str], complaint: str
+) -> None:
     with pytest.raises(OptionError, match=complaint):
         KafkaRawReader(plan(options))
 
@@ -229,7 +231,7 @@ def test_a_stream_continues_at_a_checkpoint_of_the_connector(broker_process: Bro
         StreamOffsets.from_json({"logOffset": 7})
 
 
-def test_times_begin_at_the_same_record_in_any_case(broker_process: BrokerProcess, topic: str) -> None:
+def test_the_timestamp_strategy_is_case_insensitive(broker_process: BrokerProcess, topic: str) -> None:
     late = {"startingTimestamp": str(START_MS + 10_000), "startingOffsetsByTimestampStrategy": "LATEST"}
     reader = KafkaRawReader(asked(broker_process, topic, **late))
     assert [row for task in reader.partitions() for batch in reader.read(task) for row in batch.to_pylist()] == []

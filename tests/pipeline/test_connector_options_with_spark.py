@@ -111,7 +111,7 @@ NAMES = sorted(cases("topic"))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_same_rows_or_both_refuse(
+def test_kafka_raw_and_the_connector_give_the_same_rows_or_both_refuse(
     spark: "SparkSession", broker_process: BrokerProcess, topic: str, name: str
 ) -> None:
     options = {"kafka.bootstrap.servers": broker_process.bootstrap, **cases(topic)[name]}
@@ -132,7 +132,7 @@ def test_the_same_rows_or_both_refuse(
         assert theirs[1] == ours[1], "the number of tasks"
 
 
-def test_a_stream_of_the_connector_continues_in_ours(
+def test_kafka_raw_continues_a_stream_from_a_checkpoint_of_the_connector(
     spark: "SparkSession", broker_process: BrokerProcess, tmp_path: Path
 ) -> None:
     topic = new_topic(broker_process.bootstrap, 2)
@@ -154,7 +154,9 @@ def test_a_stream_of_the_connector_continues_in_ours(
     assert run("kafka_raw", checkpoint) == 7
 
 
-def test_rows_and_columns_are_the_same(spark: "SparkSession", broker_process: BrokerProcess, topic: str) -> None:
+def test_kafka_raw_has_the_rows_and_columns_of_the_connector(
+    spark: "SparkSession", broker_process: BrokerProcess, topic: str
+) -> None:
     def read(source: str) -> Any:
         options = {"kafka.bootstrap.servers": broker_process.bootstrap, "subscribe": topic, "includeHeaders": "true"}
         return spark.read.format(source).options(**options).load()

@@ -159,7 +159,9 @@ def test_a_registry_that_fails_makes_no_dead_letters(
         (["--values", "avro", "--registry-config", "no-such-file"], "cannot read no-such-file: No such file"),
     ],
 )
-def test_options_that_cannot_be(broker_process: BrokerProcess, tmp_path: Path, more: list[str], complaint: str) -> None:
+def test_invalid_schema_options_are_refused(
+    broker_process: BrokerProcess, tmp_path: Path, more: list[str], complaint: str
+) -> None:
     if json.dumps(more).count("no-such-file") == 0:
         make_topic(broker_process, f"refused-{abs(hash(complaint))}", 1)
     with pytest.raises(OptionError, match=complaint):

@@ -52,7 +52,7 @@ def delta(broker: BrokerProcess, topic: str, root: Path, *more: str) -> list[str
     return arguments(broker, topic, root, "--format", "delta", *more)
 
 
-def test_looking_a_table_up_leaves_no_folder_behind(spark: SparkSession) -> None:
+def test_listing_tables_creates_no_spark_warehouse_folder(spark: SparkSession) -> None:
     spark.sql("show tables").collect()
     assert not Path("spark-warehouse").exists()
 
@@ -128,7 +128,7 @@ def test_a_crash_at_each_step_loses_and_doubles_no_records(
     assert letters == [(1, offset) for offset in range(0, 2 * rounds, 2)]
 
 
-def test_replay_and_audit_read_it_also_when_it_was_compacted(
+def test_a_delta_archive_can_be_replayed_and_audited_after_compaction(
     in_spark: Run, spark: SparkSession, broker_process: BrokerProcess, tmp_path: Path
 ) -> None:
     make_topic(broker_process, "leaked")
@@ -164,7 +164,7 @@ def test_replay_and_audit_read_it_also_when_it_was_compacted(
     assert not in_spark("audit", "--archive", str(root)).is_clean
 
 
-def test_batches_are_restored_from_it(
+def test_batches_are_restored_from_a_delta_archive(
     in_spark: Run, spark: SparkSession, broker_process: BrokerProcess, tmp_path: Path
 ) -> None:
     make_topic(broker_process, "kept")
@@ -175,7 +175,9 @@ def test_batches_are_restored_from_it(
         assert stored_batches(broker_process, "r-kept", partition) == stored_batches(broker_process, "kept", partition)
 
 
-def test_a_backfill_into_it(in_spark: Run, spark: SparkSession, broker_process: BrokerProcess, tmp_path: Path) -> None:
+def test_missing_records_are_backfilled_into_a_delta_archive(
+    in_spark: Run, spark: SparkSession, broker_process: BrokerProcess, tmp_path: Path
+) -> None:
     make_topic(broker_process, "logged", 1)
     produce(broker_process, "logged", [b"v%d" % number for number in range(20)], 1)
     start = '--option=startingOffsets={"logged": {"0": 15}}'
@@ -185,7 +187,7 @@ def test_a_backfill_into_it(in_spark: Run, spark: SparkSession, broker_process: 
     assert [row.offset for row in table(spark, tmp_path)] == list(range(20))
 
 
-def test_tables_that_are_not_what_they_seem_are_refused(
+def test_tables_with_deletion_vectors_or_without_a_manifest_are_refused(
     in_spark: Run, spark: SparkSession, broker_process: BrokerProcess, tmp_path: Path
 ) -> None:
     make_topic(broker_process, "strange", 1)

@@ -89,7 +89,7 @@ def marker(offset: int, producer_id: int, kind: ControlType) -> bytes:
     )
 
 
-def test_aborted_records_do_not_come_back_to_life() -> None:
+def test_aborted_records_are_removed_when_batches_are_converted_to_v1() -> None:
     stored = (
         transaction(0, 7, b"lost")
         + transaction(2, 8, b"kept")

@@ -72,7 +72,9 @@ def test_schemas_are_the_same_to_spark_and_to_arrow(
 
 
 @pytest.mark.parametrize("source", ["kafka_raw", "kafka_log"])
-def test_every_record_once(spark: "SparkSession", broker_process: BrokerProcess, topic: str, source: str) -> None:
+def test_every_record_is_read_once(
+    spark: "SparkSession", broker_process: BrokerProcess, topic: str, source: str
+) -> None:
     options = {"splitBytes": "20000"} if source == "kafka_log" else {"minPartitions": "7"}
     assert numbers(read(spark, broker_process, topic, source, **options)) == list(range(RECORDS))
 
@@ -84,7 +86,7 @@ def test_filters_are_pushed_down_if_asked_for(spark: "SparkSession", broker_proc
     assert wanted.select(f.spark_partition_id()).distinct().count() == 1
 
 
-def test_a_table_is_the_same_after_a_query_with_filters(
+def test_a_filtered_query_does_not_change_later_queries_of_the_same_data_frame(
     spark: "SparkSession", broker_process: BrokerProcess, topic: str
 ) -> None:
     """With push-down Spark 4.2 gives a query without filters the plan of the filtered query before it."""
@@ -123,7 +125,7 @@ def copy_stream(spark: "SparkSession", broker: BrokerProcess, source: str, targe
     return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
 
 
-def test_a_stream_from_topic_to_topic(
+def test_a_stream_copies_a_topic_exactly_once_after_a_lost_commit(
     spark: "SparkSession", broker_process: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
     target = new_topic(broker_process.bootstrap, 3)
@@ -175,7 +177,7 @@ def test_every_window_is_written_that_the_watermark_has_closed(
     assert counts() == [10] * (RECORDS // 10 - 1)
 
 
-def test_a_topic_with_another_number_of_partitions(
+def test_records_are_partitioned_by_key_in_a_topic_with_more_partitions(
     spark: "SparkSession", broker_process: BrokerProcess, topic: str
 ) -> None:
     """Records are decoded and partitioned by key, which `gregor pipeline mirror` does not do."""
@@ -190,7 +192,7 @@ def test_a_topic_with_another_number_of_partitions(
     assert places == {key: partition_for_key(key, 5) for key in places}
 
 
-def test_a_task_that_fails_once_changes_nothing(
+def test_a_retried_sink_task_writes_no_duplicates(
     spark: "SparkSession", broker_process: BrokerProcess, tmp_path: Path
 ) -> None:
     """The connector's own sink writes 5,000 duplicates of 10,000 rows in this case."""
@@ -211,7 +213,9 @@ def test_a_task_that_fails_once_changes_nothing(
     assert numbers(read(spark, broker_process, target, **committed)) == list(range(10_000))
 
 
-def test_errors_reach_the_user(spark: "SparkSession", broker_process: BrokerProcess, topic: str) -> None:
+def test_errors_of_a_source_are_raised_as_analysis_exceptions(
+    spark: "SparkSession", broker_process: BrokerProcess, topic: str
+) -> None:
     for options, complaint in (
         ({"startingOffset": "1"}, "did you mean startingOffsets"),
         (

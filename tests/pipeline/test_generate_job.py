@@ -23,7 +23,7 @@ def _tasks_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_a_topic_in_each_format(broker_process: BrokerProcess, magic: int) -> None:
+def test_a_topic_is_generated_in_each_message_format(broker_process: BrokerProcess, magic: int) -> None:
     command = ["--bootstrap-server", broker_process.bootstrap, "--topic", f"made-v{magic}", "--records", "3000"]
     command += ["--format", str(magic), "--value-bytes", "100", "--keys", "50", "--codec", "gzip"]
     run_job("generate", *command)

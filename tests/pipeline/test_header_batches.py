@@ -97,7 +97,7 @@ def test_unknown_header_fields_are_null() -> None:
     assert row["maxTimestamp"] is None
 
 
-def test_a_wrong_crc_is_told_and_a_time_out_of_range_is_null() -> None:
+def test_a_wrong_crc_is_reported_and_a_timestamp_out_of_range_is_null() -> None:
     batch = bytearray(v2.build_batch([Record(0, 2**62, None, b"")]))
     batch[-1] ^= 1
     (row,) = rows(bytes(batch), checks_crc=True)

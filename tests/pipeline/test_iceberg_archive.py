@@ -109,7 +109,7 @@ STEPS: tuple[tuple[object, str, Callable[..., Any]], ...] = (
 
 
 @pytest.mark.parametrize("is_compacted", [False, True])
-def test_whatever_step_it_dies_at_nothing_is_lost_or_doubled(
+def test_a_crash_at_each_step_loses_and_doubles_no_records(
     broker_process: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_compacted: bool
 ) -> None:
     topic = f"torn-{is_compacted}"
@@ -181,7 +181,9 @@ def test_columns_are_added_widened_renamed_and_dropped(broker_process: BrokerPro
     assert len(rows(tmp_path / "lake")) == 3
 
 
-def test_replay_and_audit_read_it_also_when_it_was_compacted(broker_process: BrokerProcess, tmp_path: Path) -> None:
+def test_an_iceberg_archive_can_be_replayed_and_audited_after_compaction(
+    broker_process: BrokerProcess, tmp_path: Path
+) -> None:
     make_topic(broker_process, "played")
     make_topic(broker_process, "other", 1)
     produce(broker_process, "other", [b"1"], 1)
@@ -206,7 +208,7 @@ def test_replay_and_audit_read_it_also_when_it_was_compacted(broker_process: Bro
     assert not run_job("audit", "--archive", str(root))[0].is_clean
 
 
-def test_a_table_in_a_catalog_with_folders_by_fields(
+def test_a_table_of_an_iceberg_catalog_is_partitioned_by_fields_of_the_value(
     broker_process: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_topic(broker_process, "sold", 1)

@@ -47,7 +47,7 @@ org.apache.spark.api.python.PythonException: Traceback (most recent call last):
         ("replay --archive a --bootstrap-server b --since soon", "argument --since: invalid milliseconds value"),
     ],
 )
-def test_a_mistake_in_the_arguments_is_one_line(
+def test_invalid_arguments_are_reported_in_one_line(
     command: str, complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -85,7 +85,7 @@ def test_errors_of_spark_become_one_line() -> None:
     assert complaint_of(ZeroDivisionError("a fault of ours, to be seen whole")) is None
 
 
-def test_the_outcome_for_programs() -> None:
+def test_the_json_summary_of_a_job_has_totals_rows_and_notes() -> None:
     columns = ("TOPIC", "DEAD-LETTERS", "BYTES/BATCH", "SPLIT-%", "P50-MS")
     fields = summary_fields("stats", Summary(columns, [("t", 1, 2.5, None, 4)], ["a note"], is_clean=False))
     row = {"topic": "t", "dead_letters": 1, "bytes_per_batch": 2.5, "split_percent": None, "p50_ms": 4}
@@ -114,7 +114,7 @@ def test_json_has_standard_output_to_itself(
     assert told.err.startswith("Error: path ")
 
 
-def test_output_of_java_goes_to_a_file_and_is_shown_on_request(capfd: pytest.CaptureFixture[str]) -> None:
+def test_standard_error_of_java_is_kept_in_a_file_instead_of_printed(capfd: pytest.CaptureFixture[str]) -> None:
     log = JavaLog()
     with log.taken():
         subprocess.run([sys.executable, "-c", "import sys; sys.stderr.write('WARN everything')"], check=True)
@@ -131,7 +131,9 @@ def test_output_of_java_goes_to_a_file_and_is_shown_on_request(capfd: pytest.Cap
 
 
 @pytest.mark.peer
-def test_a_task_that_finds_damage_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_batch_found_by_a_spark_task_is_reported_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(generate_job, "run_tasks", run_tasks_once)
     run_job("generate", "--topic", "t", "--records", "2000", "--partitions", "1", "--log-dir", str(tmp_path / "logs"))
     (segment,) = (tmp_path / "logs" / "t-0").glob("*.log")

@@ -50,7 +50,7 @@ def failing_once(work: Callable[[Any], Any], folder: Path) -> Callable[[Any], An
     return attempt
 
 
-def test_a_task_that_fails_once_changes_nothing(
+def test_a_retried_archive_task_adds_no_rows_or_files(
     in_spark: Callable[..., Summary], broker_process: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_topic(broker_process, "failing")
@@ -65,7 +65,7 @@ def test_a_task_that_fails_once_changes_nothing(
     assert set((tmp_path / "lake" / "data").rglob("*.parquet")) == set(Manifest(tmp_path / "lake").files())
 
 
-def test_a_replay_of_what_a_condition_chooses(
+def test_a_replay_writes_only_records_that_match_its_where_condition(
     in_spark: Callable[..., Summary], broker_process: BrokerProcess, tmp_path: Path
 ) -> None:
     make_topic(broker_process, "2020")
@@ -82,7 +82,7 @@ def test_a_replay_of_what_a_condition_chooses(
 
 
 @pytest.mark.skipif(not connector_jars(pyspark.__version__), reason="Spark's connector is not in its cache directory")
-def test_between_an_archive_and_the_connector(
+def test_records_of_the_spark_connector_are_archived_and_replayed_unchanged(
     in_spark: Callable[..., Summary], spark: SparkSession, broker_process: BrokerProcess, tmp_path: Path
 ) -> None:
     """Records that Spark's own connector wrote are archived, and the connector reads the replayed records."""
@@ -107,7 +107,7 @@ def test_between_an_archive_and_the_connector(
 
 
 @pytest.mark.parametrize("table_format", ["parquet", "delta", "iceberg"])
-def test_a_driver_that_is_killed(
+def test_an_archive_is_complete_after_its_spark_driver_was_killed(
     broker_process: BrokerProcess,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -145,14 +145,18 @@ def assert_copied(source: BrokerProcess, target: BrokerProcess, topic: str) -> N
         assert contents(records_of(target, topic, partition)) == contents(records_of(source, TOPIC, partition))
 
 
-def test_an_archive(source: BrokerProcess, tmp_path: Path, kills: int) -> None:
+def test_an_archive_job_that_is_killed_archives_every_record_once(
+    source: BrokerProcess, tmp_path: Path, kills: int
+) -> None:
     root = tmp_path / "lake"
     command = arguments(source, TOPIC, root, *SMALL_ROUNDS)
     assert run_killed(kills, root, "archive", *command)
     assert_archived(source, root)
 
 
-def test_an_archive_in_iceberg(source: BrokerProcess, tmp_path: Path, kills: int) -> None:
+def test_an_iceberg_archive_job_that_is_killed_archives_every_record_once(
+    source: BrokerProcess, tmp_path: Path, kills: int
+) -> None:
     pytest.importorskip("pyiceberg", reason="archives in Iceberg need gregor-broker[iceberg]")
     root = tmp_path / "lake"
     # A commit of Iceberg takes some tens of milliseconds, so there are fewer commits.
@@ -161,14 +165,16 @@ def test_an_archive_in_iceberg(source: BrokerProcess, tmp_path: Path, kills: int
     assert_in_table(source, root)
 
 
-def test_an_archive_whose_broker_dies(source: BrokerProcess, tmp_path: Path, kills: int) -> None:
+def test_an_archive_job_whose_broker_is_killed_archives_every_record_once(
+    source: BrokerProcess, tmp_path: Path, kills: int
+) -> None:
     root = tmp_path / "lake"
     assert run_while_broker_dies(kills, source, root, "archive", *arguments(source, TOPIC, root, *SMALL_ROUNDS))
     assert_archived(source, root)
 
 
 @pytest.mark.parametrize("dies", ["the job", "the broker"])
-def test_a_replay(
+def test_a_replay_copies_every_record_once_after_the_job_or_broker_is_killed(
     source: BrokerProcess, tmp_path: Path, kills: int, dies: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "run_tasks", run_tasks_once)
@@ -183,7 +189,9 @@ def test_a_replay(
 
 
 @pytest.mark.parametrize("dies", ["the job", "the target"])
-def test_a_mirror(source: BrokerProcess, tmp_path: Path, kills: int, dies: str) -> None:
+def test_a_mirror_copies_every_record_once_after_the_job_or_target_is_killed(
+    source: BrokerProcess, tmp_path: Path, kills: int, dies: str
+) -> None:
     with running_broker(tmp_path / "target", *OVERRIDES) as target:
         command = ["--from", source.bootstrap, "--to", target.bootstrap, "--topics", TOPIC]
         command += ["--transaction-bytes", "5000"]

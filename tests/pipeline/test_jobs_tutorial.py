@@ -20,7 +20,7 @@ EXAMPLE = re.compile(r"```(sh|python)\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.D
 LIMIT_S = 1_800
 
 
-def test_every_command_works(broker_process: BrokerProcess, tmp_path: Path) -> None:
+def test_every_example_of_the_jobs_tutorial_runs(broker_process: BrokerProcess, tmp_path: Path) -> None:
     examples = EXAMPLE.findall(TUTORIAL.read_text())
     assert len(examples) >= 6
     for language, text, expected in examples:

@@ -90,7 +90,7 @@ def test_records_are_limited_by_starting_and_ending_timestamps(broker_process: B
     assert rows(broker_process, **only, **late, startingOffsetsByTimestampStrategy="latest") == []
 
 
-def test_modes(broker_process: BrokerProcess, topic: str) -> None:
+def test_the_modes_batches_raw_and_ranges_describe_the_same_batches(broker_process: BrokerProcess, topic: str) -> None:
     headers = rows(broker_process, subscribe=topic, mode="batches", minPartitions="7")
     assert [row["records"] for row in headers] == [10] * 15
     assert headers[0]["position"] is None
@@ -103,7 +103,7 @@ def test_modes(broker_process: BrokerProcess, topic: str) -> None:
     assert [(row["partition"], row["fromOffset"], row["untilOffset"]) for row in ranges] == [(0, 0, 100), (1, 0, 50)]
 
 
-def test_more_tasks_than_partitions(broker_process: BrokerProcess, topic: str) -> None:
+def test_partitions_are_split_into_more_tasks_without_lost_records(broker_process: BrokerProcess, topic: str) -> None:
     reader = KafkaRawReader(plan(broker_process, subscribe=topic, minPartitions="9"))
     assert len(reader.partitions()) >= 9
     assert numbers(broker_process, subscribe=topic, minPartitions="9") == ALL
@@ -119,7 +119,7 @@ def test_splitting_is_even_and_complete() -> None:
     assert all(part.end_offset - part.first_offset <= 30 for part in split_ranges(start, end, max_records=30))
 
 
-def test_committed_records_only(broker_process: BrokerProcess) -> None:
+def test_read_committed_returns_no_aborted_records(broker_process: BrokerProcess) -> None:
     topic = new_topic(broker_process.bootstrap)
     transact(broker_process.bootstrap, topic, range(5), commits=True)
     transact(broker_process.bootstrap, topic, range(5, 9), commits=False)
@@ -135,7 +135,9 @@ def test_small_answers_make_the_same_rows(broker_process: BrokerProcess, topic: 
     assert numbers(broker_process, subscribe=topic, kafka__max__partition__fetch__bytes="100") == ALL
 
 
-def test_offsets_that_retention_has_taken(broker_process: BrokerProcess, topic: str) -> None:
+def test_deleted_offsets_are_data_loss_unless_fail_on_data_loss_is_false(
+    broker_process: BrokerProcess, topic: str
+) -> None:
     reader = KafkaRawReader(plan(broker_process, subscribe=topic))
     planned = reader.partitions()
     delete_records(broker_process.bootstrap, topic, 0, 40)
@@ -150,7 +152,7 @@ def test_offsets_that_retention_has_taken(broker_process: BrokerProcess, topic: 
     assert len(rows(broker_process, subscribe=topic, **early, failOnDataLoss="false")) == 60 + 50
 
 
-def test_a_broker_that_restarts_meanwhile(broker_process: BrokerProcess, topic: str) -> None:
+def test_a_read_continues_after_a_restart_of_the_broker(broker_process: BrokerProcess, topic: str) -> None:
     reader = KafkaRawReader(
         plan(broker_process, subscribe=topic, batchRows="10", kafka__max__partition__fetch__bytes="600")
     )
@@ -176,7 +178,7 @@ def micro_batch(reader: KafkaRawStreamReader, start: dict[str, Any], end: dict[s
     return [int(row["value"]) for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]
 
 
-def test_a_stream_begins_at_the_end_unless_told(broker_process: BrokerProcess, topic: str) -> None:
+def test_a_stream_starts_at_the_latest_offsets_by_default(broker_process: BrokerProcess, topic: str) -> None:
     reader = stream(broker_process, subscribe=topic)
     start = reader.initialOffset()
     assert start["offsets"] == {topic: {"0": 100, "1": 50}}
@@ -189,7 +191,7 @@ def test_a_stream_begins_at_the_end_unless_told(broker_process: BrokerProcess, t
     assert reader.reportLatestOffset() == end
 
 
-def test_records_after_the_prepared_end_are_left_to_the_next_run(broker_process: BrokerProcess, topic: str) -> None:
+def test_a_trigger_available_now_ends_at_the_offsets_of_its_start(broker_process: BrokerProcess, topic: str) -> None:
     reader = stream(broker_process, subscribe=topic, startingOffsets="earliest")
     reader.prepareForTriggerAvailableNow()
     fill(broker_process.bootstrap, topic, 5, first=100)
@@ -197,7 +199,7 @@ def test_records_after_the_prepared_end_are_left_to_the_next_run(broker_process:
     assert end["offsets"] == {topic: {"0": 100, "1": 50}}
 
 
-def test_limits_of_a_micro_batch(broker_process: BrokerProcess, topic: str) -> None:
+def test_max_offsets_and_max_bytes_per_trigger_limit_a_micro_batch(broker_process: BrokerProcess, topic: str) -> None:
     reader = stream(broker_process, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="30")
     assert reader.getDefaultReadLimit() == ReadMaxRows(30)
     start, found = reader.initialOffset(), []
@@ -215,7 +217,7 @@ def test_limits_of_a_micro_batch(broker_process: BrokerProcess, topic: str) -> N
     assert 700 * 0.5 < taken * 20 < 700 * 1.5, "a record takes about 20 bytes with its share of the header"
 
 
-def test_a_micro_batch_waits_until_it_is_worth_it(broker_process: BrokerProcess, topic: str) -> None:
+def test_a_micro_batch_waits_for_min_offsets_or_max_trigger_delay(broker_process: BrokerProcess, topic: str) -> None:
     options = {"minOffsetsPerTrigger": "30", "maxTriggerDelay": "1h"}
     reader = stream(broker_process, subscribe=topic, **options)
     start = reader.initialOffset()
@@ -246,7 +248,7 @@ def test_durations_as_spark_writes_them(text: str, expected_ms: int) -> None:
     assert parse_duration_ms("maxTriggerDelay", text) == expected_ms
 
 
-def test_options_of_a_stream_that_cannot_be(broker_process: BrokerProcess) -> None:
+def test_invalid_stream_options_are_refused(broker_process: BrokerProcess) -> None:
     for options, complaint in (
         (
             {"minOffsetsPerTrigger": "31", "maxOffsetsPerTrigger": "30"},
@@ -259,12 +261,12 @@ def test_options_of_a_stream_that_cannot_be(broker_process: BrokerProcess) -> No
             stream(broker_process, subscribe="t", **options)
 
 
-def test_a_group_has_no_effect(broker_process: BrokerProcess, topic: str) -> None:
+def test_group_id_options_have_no_effect(broker_process: BrokerProcess, topic: str) -> None:
     options = {"groupIdPrefix": "mine", "kafka.group.id": "mine"}
     assert len(rows(broker_process, subscribe=topic, **options)) == 150
 
 
-def test_limits_are_shared_out_and_nobody_starves() -> None:
+def test_a_row_limit_is_shared_among_partitions_and_each_gets_a_row() -> None:
     start, end = {("t", 0): 0, ("t", 1): 0}, {("t", 0): 10_000, ("t", 1): 2}
     limited = limit_rows(start, end, 100)
     assert limited[("t", 1)] == 1
@@ -272,7 +274,9 @@ def test_limits_are_shared_out_and_nobody_starves() -> None:
     assert limit_rows(start, end, 20_000) == end
 
 
-def test_a_topic_that_was_made_anew(broker_process: BrokerProcess, topic: str) -> None:
+def test_a_stream_of_a_recreated_topic_fails_unless_data_loss_is_tolerated(
+    broker_process: BrokerProcess, topic: str
+) -> None:
     reader = stream(broker_process, subscribe=topic, startingOffsets="earliest")
     start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
     delete_topic(broker_process.bootstrap, topic)
@@ -299,12 +303,12 @@ def test_a_topic_that_was_made_anew(broker_process: BrokerProcess, topic: str) -
         ({"subscribe": "a", "kafka.security.protocol": "TLS"}, "security.protocol must be one of"),
     ],
 )
-def test_options_that_cannot_be(broker_process: BrokerProcess, options: dict[str, str], complaint: str) -> None:
+def test_invalid_options_are_refused(broker_process: BrokerProcess, options: dict[str, str], complaint: str) -> None:
     with pytest.raises(PipelineError, match=complaint):
         rows(broker_process, **options)
 
 
-def test_a_broker_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_broker_is_an_error_that_names_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gregor.pipeline.kafka.cluster_view.PATIENCE_S", 0.0)
     away = SourceOptions({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}, KNOWN_OPTIONS)
     with pytest.raises(PipelineError, match=r"no Kafka broker answers at 127.0.0.1:1"):
@@ -312,7 +316,9 @@ def test_a_broker_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("retries", [0, 3])
-def test_offsets_are_asked_for_as_often_as_told(monkeypatch: pytest.MonkeyPatch, retries: int) -> None:
+def test_fetch_offset_num_retries_and_retry_interval_are_respected(
+    monkeypatch: pytest.MonkeyPatch, retries: int
+) -> None:
     pauses: list[float] = []
     monkeypatch.setattr("gregor.pipeline.kafka.cluster_view.time.sleep", pauses.append)
     options = {
@@ -326,6 +332,6 @@ def test_offsets_are_asked_for_as_often_as_told(monkeypatch: pytest.MonkeyPatch,
     assert pauses == [0.025] * retries
 
 
-def test_a_stream_has_no_end(broker_process: BrokerProcess) -> None:
+def test_ending_offsets_are_refused_for_a_stream(broker_process: BrokerProcess) -> None:
     with pytest.raises(OptionError, match="a stream has no end"):
         stream(broker_process, subscribe="t", endingOffsets="latest")

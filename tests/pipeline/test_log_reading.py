@@ -108,7 +108,7 @@ def test_every_record_once_however_it_is_split(plain: Path, split: str) -> None:
 
 
 @pytest.mark.parametrize(("first", "end"), [(0, 600), (5, 595), (199, 201), (200, 400), (333, 334), (599, 600)])
-def test_offsets_from_json(plain: Path, first: int, end: int) -> None:
+def test_rows_are_limited_by_starting_and_ending_offsets(plain: Path, first: int, end: int) -> None:
     wanted = {
         "startingOffsets": json.dumps({"events": {"0": first}}),
         "endingOffsets": json.dumps({"events": {"0": end}}),
@@ -116,7 +116,7 @@ def test_offsets_from_json(plain: Path, first: int, end: int) -> None:
     assert offsets(plain, **wanted, splitBytes="500") == list(range(first, end))
 
 
-def test_times_where_the_format_has_them(plain: Path) -> None:
+def test_rows_are_limited_by_timestamps_if_the_format_has_timestamps(plain: Path) -> None:
     has_times = any(row["timestampType"] == 0 for row in rows(reader(plain)))
     wanted = {"startingTimestamp": str(START_MS + 123), "endingTimestamp": str(START_MS + 456)}
     if has_times:
@@ -172,11 +172,11 @@ def test_garbage_in_a_segment_before_the_last_is_an_error(plain: Path) -> None:
             rows(reader(plain, mode=mode))
 
 
-def test_a_partition_of_its_own_can_be_read(plain: Path) -> None:
+def test_the_directory_of_a_single_partition_can_be_read(plain: Path) -> None:
     assert offsets(plain / "events-0") == ALL
 
 
-def test_topics_by_glob_and_several_directories(indexed: Path, plain: Path) -> None:
+def test_topics_are_selected_by_glob_in_several_log_directories(indexed: Path, plain: Path) -> None:
     assert {row["topic"] for row in rows(reader(indexed, topic="ev*"))} == {"events"}
     both = rows(reader(Path(f"{indexed}, {plain}"), mode="ranges"))
     assert {(row["topic"], row["partition"]) for row in both} == {
@@ -189,14 +189,14 @@ def test_topics_by_glob_and_several_directories(indexed: Path, plain: Path) -> N
         rows(reader(indexed, topic="ev*,nothing"))
 
 
-def test_partitions_by_name(indexed: Path) -> None:
+def test_assign_selects_the_named_partitions(indexed: Path) -> None:
     found = rows(reader(indexed, assign='{"events": [1], "other": [0]}', mode="ranges"))
     assert {(row["topic"], row["partition"]) for row in found} == {("events", 1), ("other", 0)}
     with pytest.raises(OptionError, match=r"assign: no partition other-7 in /.*"):
         rows(reader(indexed, assign='{"events": [1], "other": [0, 7]}', mode="ranges"))
 
 
-def test_a_path_that_is_not_there() -> None:
+def test_a_path_that_does_not_exist_is_refused() -> None:
     with pytest.raises(OptionError, match="path /nowhere: No such file"):
         reader(Path("/nowhere")).partitions()
 
@@ -220,7 +220,7 @@ def pruned(directory: Path, *filters: Filter) -> list[LogRange]:
     return tasks(source)
 
 
-def test_filters_leave_out_what_nobody_wants(indexed: Path) -> None:
+def test_pushed_filters_prune_ranges_by_topic_partition_offset_and_timestamp(indexed: Path) -> None:
     everything = pruned(indexed)
     assert {item.partition for item in pruned(indexed, EqualTo(("partition",), 1))} == {1}
     assert {item.topic for item in pruned(indexed, In(("topic",), ("other", "x")))} == {"other"}
@@ -235,11 +235,11 @@ def test_filters_leave_out_what_nobody_wants(indexed: Path) -> None:
     assert kept == [offset for offset in ALL if offset >= 500] * 2
 
 
-def test_filters_that_say_nothing() -> None:
+def test_unsupported_filters_prune_nothing() -> None:
     assert pruning_of([Not(EqualTo(("offset",), 1)), EqualTo(("value",), b"x")]) == pruning_of([])
 
 
-def test_offsets_that_retention_has_taken(indexed: Path) -> None:
+def test_deleted_offsets_are_data_loss_unless_fail_on_data_loss_is_false(indexed: Path) -> None:
     for path in (indexed / "events-0").iterdir():
         if path.name < "00000000000000000100":
             path.unlink()
@@ -249,7 +249,7 @@ def test_offsets_that_retention_has_taken(indexed: Path) -> None:
     assert offsets(indexed, **wanted, failOnDataLoss="false")[0] > 5
 
 
-def test_files_that_change_between_plan_and_read(indexed: Path) -> None:
+def test_segments_replaced_between_plan_and_read_give_the_same_rows(indexed: Path) -> None:
     """Compaction replaces the planned files by others; the offsets stay."""
     source = reader(indexed, topic="events", splitBytes="700", values="false")
     planned = source.partitions()
@@ -268,7 +268,7 @@ def test_segments_that_went_away_are_data_loss(indexed: Path) -> None:
         list(source.read(planned[0]))
 
 
-def test_after_a_crash_the_rules_of_recovery_hold(indexed: Path) -> None:
+def test_batches_that_recovery_would_truncate_are_not_read(indexed: Path) -> None:
     """Batches that the broker would truncate at its next start are not read: here those from a wrong CRC on."""
     (indexed / ".kafka_cleanshutdown").unlink()
     (indexed / "recovery-point-offset-checkpoint").unlink()
@@ -290,7 +290,7 @@ sys.stdin.read()
 """
 
 
-def test_below_the_high_watermark_while_a_broker_has_it(indexed: Path) -> None:
+def test_only_records_below_the_high_watermark_are_read_while_a_broker_runs(indexed: Path) -> None:
     (indexed / "replication-offset-checkpoint").write_text("0\n1\nevents 0 42\n")
     command = [sys.executable, "-c", HOLDER, str(indexed / ".lock")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
@@ -302,7 +302,7 @@ def test_below_the_high_watermark_while_a_broker_has_it(indexed: Path) -> None:
     assert offsets(indexed, topic="events") == ALL * 2
 
 
-def test_committed_records_only(tmp_path: Path) -> None:
+def test_read_committed_returns_no_records_of_aborted_or_open_transactions(tmp_path: Path) -> None:
     """One transaction is aborted, one committed, one still open; plain records lie between them and behind."""
     logs = LogManager([str(tmp_path)], LogConfig(retention_ms=-1, segment_bytes=300), ManualClock(START_MS))
     logs.open_all()
@@ -355,6 +355,6 @@ def test_committed_records_only(tmp_path: Path) -> None:
         ({"startingOffsetsByTimestampStrategy": "x"}, "must be error or latest"),
     ],
 )
-def test_options_that_cannot_be(indexed: Path, options: dict[str, str], complaint: str) -> None:
+def test_invalid_options_are_refused(indexed: Path, options: dict[str, str], complaint: str) -> None:
     with pytest.raises(OptionError, match=complaint.replace("?", r"\?")):
         reader(indexed, **options).partitions()

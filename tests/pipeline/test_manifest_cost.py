@@ -52,7 +52,7 @@ def batch(number: int, *, has_files: bool, replaces: tuple[str, ...] = ()) -> Ar
 
 
 @pytest.mark.parametrize("is_table", [True, False])
-def test_a_round_costs_as_much_in_the_evening_as_in_the_morning(
+def test_the_manifest_cost_of_a_round_stays_constant_over_a_day(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_table: bool
 ) -> None:
     ledger = Ledger(monkeypatch)

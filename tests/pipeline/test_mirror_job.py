@@ -81,7 +81,9 @@ def records_of_value(offset: int, partition: int) -> bytes:
     return b"v%d" % (2 * offset + partition)
 
 
-def test_old_formats_and_transactions(broker_process: BrokerProcess, target: BrokerProcess) -> None:
+def test_old_message_formats_and_committed_transactions_are_mirrored(
+    broker_process: BrokerProcess, target: BrokerProcess
+) -> None:
     for magic in (0, 1):
         command = ["--bootstrap-server", broker_process.bootstrap, "--topic", f"old-{magic}", "--records", "300"]
         run_job("generate", *command, "--format", str(magic), "--codec", "gzip", "--value-bytes", "50")
@@ -111,7 +113,7 @@ class CrashError(Exception):
 
 
 @pytest.mark.parametrize("moment", ["before the commit", "after the commit"])
-def test_a_mirror_that_is_killed_goes_on_exactly(
+def test_a_mirror_that_is_killed_continues_without_lost_or_duplicate_records(
     broker_process: BrokerProcess, target: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     topic = f"killed-{moment.split()[0]}"
@@ -187,7 +189,7 @@ def make_anew(broker: BrokerProcess, topic: str, values: list[bytes]) -> None:
         produce(broker, topic, values, 1)
 
 
-def test_a_source_that_is_made_anew_meanwhile_is_told(
+def test_a_source_topic_recreated_during_the_mirror_is_an_error(
     broker_process: BrokerProcess, target: BrokerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_topic(broker_process, "swapped", 1)
@@ -215,7 +217,7 @@ def test_a_source_that_is_made_anew_meanwhile_is_told(
         mirror(broker_process, target, "swapped")
 
 
-def test_a_target_that_is_made_anew_meanwhile_is_told_and_gets_all_again(
+def test_a_target_topic_recreated_during_the_mirror_is_an_error_and_then_refilled(
     broker_process: BrokerProcess, target: BrokerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_topic(broker_process, "emptied", 1)
@@ -239,7 +241,9 @@ def test_a_target_that_is_made_anew_meanwhile_is_told_and_gets_all_again(
     assert contents(records_of(target, "emptied", 0)) == contents(records_of(broker_process, "emptied", 0))
 
 
-def test_damage_is_told_and_never_mirrored(broker_process: BrokerProcess, target: BrokerProcess) -> None:
+def test_a_batch_with_a_wrong_crc_is_an_error_and_is_not_mirrored(
+    broker_process: BrokerProcess, target: BrokerProcess
+) -> None:
     make_topic(broker_process, "damaged", 1)
     for value in (b"sound", b"soon to be damaged"):
         produce(broker_process, "damaged", [value], 1)

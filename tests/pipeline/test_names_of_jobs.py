@@ -45,7 +45,7 @@ def logs(broker_process: BrokerProcess) -> str:
 
 
 @pytest.mark.parametrize("name", ["ther", "no-*"])
-def test_a_topic_that_is_in_no_log_directory(logs: str, tmp_path: Path, name: str) -> None:
+def test_a_topic_that_is_in_no_log_directory_is_an_error(logs: str, tmp_path: Path, name: str) -> None:
     jobs: dict[str, list[str]] = {
         "backfill": ["--archive", str(tmp_path / "lake")],
         "stats": [],
@@ -60,13 +60,13 @@ def test_a_topic_that_is_in_no_log_directory(logs: str, tmp_path: Path, name: st
 
 
 @pytest.mark.parametrize("job", ["archive", "stats", "audit"])
-def test_a_topic_that_no_broker_has(broker_process: BrokerProcess, tmp_path: Path, job: str) -> None:
+def test_a_topic_that_no_broker_has_is_an_error(broker_process: BrokerProcess, tmp_path: Path, job: str) -> None:
     more = ["--archive", str(tmp_path / "lake")] if job == "archive" else []
     with pytest.raises(PipelineError, match="topic ther does not exist at 127"):
         run_job(job, "--bootstrap-server", broker_process.bootstrap, "--topics", "ther", *more)
 
 
-def test_a_partition_that_is_in_no_log_directory(logs: str) -> None:
+def test_a_partition_that_is_in_no_log_directory_is_an_error(logs: str) -> None:
     def read(assign: str) -> int:
         return len(KafkaLogReader(SourceOptions({"path": logs, "assign": assign}, KNOWN_LOG_OPTIONS)).partitions())
 
@@ -106,7 +106,7 @@ def test_an_archive_is_not_replayed_into_the_topic_that_it_was_made_of(
         ("FILE://localhost/a", "/a"),
     ],
 )
-def test_paths_of_this_machine(text: str, path: str) -> None:
+def test_local_paths_and_file_uris_are_parsed(text: str, path: str) -> None:
     assert local_path(text) == Path(path)
 
 
@@ -120,7 +120,7 @@ def test_paths_of_this_machine(text: str, path: str) -> None:
         ("file:///a?b", "has no query"),
     ],
 )
-def test_paths_of_elsewhere_are_refused(text: str, message: str) -> None:
+def test_uris_of_other_file_systems_and_hosts_are_refused(text: str, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         local_path(text)
 

@@ -81,7 +81,7 @@ def examples() -> list[tuple[list[str], str]]:
     return [(commands.splitlines(), printed) for commands, printed in found]
 
 
-def test_with_gregor(broker_process: BrokerProcess, clients: Path, tmp_path: Path) -> None:
+def test_the_orders_example_runs_with_gregor(broker_process: BrokerProcess, clients: Path, tmp_path: Path) -> None:
     make_topics(settings(broker_process.bootstrap), TOPICS)
     folder = shutil.copytree(PROJECT, tmp_path / "orders")
     for commands, printed in examples():
@@ -90,7 +90,7 @@ def test_with_gregor(broker_process: BrokerProcess, clients: Path, tmp_path: Pat
     assert "plotly" in (folder / "shop" / "page.html").read_text()
 
 
-def test_with_kafka_4_behind_a_gateway(clients: Path, tmp_path: Path) -> None:
+def test_the_orders_example_runs_with_kafka_4_behind_a_gateway(clients: Path, tmp_path: Path) -> None:
     if not SHARED.is_dir():
         pytest.skip("no ../shared beside this checkout: its Kafka is needed here")
     folder = shutil.copytree(PROJECT, tmp_path / "orders")

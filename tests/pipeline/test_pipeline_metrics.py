@@ -94,7 +94,7 @@ def test_what_a_job_writes_is_counted_while_it_runs(
         scrape()
 
 
-def test_lag_is_what_is_behind(tmp_path: Path) -> None:
+def test_lag_is_the_distance_from_position_to_end_and_never_negative(tmp_path: Path) -> None:
     exposition = Exposition()
     metrics = JobMetrics("mirror", exposition)
     metrics.position("t", 1, 40, 100)
@@ -104,12 +104,14 @@ def test_lag_is_what_is_behind(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("listener", ["127.0.0.1:9404", "https://127.0.0.1:1", "http://127.0.0.1", "http://h:1/x"])
-def test_listeners_that_cannot_be(listener: str) -> None:
+def test_invalid_metrics_listeners_are_refused(listener: str) -> None:
     with pytest.raises(OptionError, match="a listener of metrics is like"):
         Exposition(listener)
 
 
-def test_a_port_in_use_is_one_line_before_any_work(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_metrics_port_in_use_is_reported_in_one_line_before_the_job_starts(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     taken = Exposition("http://127.0.0.1:0")
     listener = f"http://127.0.0.1:{taken.port}"
     with pytest.raises(PipelineError, match=r"cannot serve metrics at .*: Address already in use"):
@@ -122,7 +124,7 @@ def test_a_port_in_use_is_one_line_before_any_work(capsys: pytest.CaptureFixture
     taken.close()
 
 
-def test_a_desk_without_a_listener_counts_nothing() -> None:
+def test_metrics_without_a_listener_are_ignored() -> None:
     desk = TerminalDesk(None)
     desk.metrics.done("t", 0, records=1, size_bytes=1)
     desk.close()
@@ -154,14 +156,14 @@ REACHED = {"offsets": {"t": {"0": 90}}, "topicIds": {"t": "x"}}
 
 
 @pytest.mark.parametrize("encode", [lambda told: told, json.dumps])
-def test_lag_of_a_query_by_partition(encode: Any) -> None:
+def test_the_lag_of_a_streaming_query_is_computed_by_partition(encode: Any) -> None:
     assert offsets_behind_latest(progress(encode(OURS), encode(REACHED))) == {("t", 0): 10, ("t", 1): 0}
     theirs = progress(encode({"t": {"0": 9}}), encode({"t": {"0": 4}}))
     assert offsets_behind_latest(theirs) == {("t", 0): 5}
     assert offsets_behind_latest(SimpleNamespace(json=json.dumps(theirs))) == {("t", 0): 5}
 
 
-def test_the_connectors_metrics() -> None:
+def test_min_max_and_average_lag_have_the_names_of_the_spark_connector() -> None:
     assert connector_metrics(progress(OURS, REACHED)) == {
         "minOffsetsBehindLatest": "0",
         "maxOffsetsBehindLatest": "10",
@@ -170,7 +172,7 @@ def test_the_connectors_metrics() -> None:
     assert connector_metrics(progress({"logOffset": 3}, "no JSON")) == {}
 
 
-def test_metrics_of_queries_come_and_go() -> None:
+def test_lag_metrics_of_a_query_disappear_when_it_terminates() -> None:
     metrics = StreamMetrics(Exposition())
     metrics.onQueryStarted(SimpleNamespace(id="7-7", name="clicks"))
     metrics.onQueryProgress(

@@ -77,7 +77,7 @@ def test_the_rows_are_the_records(sample: Sample, batch_rows: int) -> None:
 
 @both_builds
 @given(samples, st.integers(0, 12), st.integers(0, 12))
-def test_only_the_offsets_asked_for(sample: Sample, first: int, end: int) -> None:
+def test_only_records_in_the_requested_offset_range_become_rows(sample: Sample, first: int, end: int) -> None:
     found = [row["offset"] for row in rows(sample.data, first_offset=first, end_offset=end, with_values=False)]
     assert found == [record.offset for record in sample.records if first <= record.offset < end]
 
@@ -105,7 +105,7 @@ def test_garbage_ends_in_an_error_or_in_rows(sample: Sample, garbage: bytes, dat
         pass
 
 
-def test_a_batch_that_is_cut_is_left_for_later() -> None:
+def test_an_incomplete_last_batch_is_not_read() -> None:
     whole = v2.build_batch([Record(0, 1, b"k", b"v")])
     reader = RecordBatches("t", 0, RecordOptions())
     assert [batch.num_rows for batch in reader.read(memoryview(whole + whole[:-1]))] == [1]
@@ -113,7 +113,7 @@ def test_a_batch_that_is_cut_is_left_for_later() -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
-def test_a_batch_larger_than_the_usual_room_comes_whole(codec: Codec) -> None:
+def test_a_batch_with_more_records_than_expected_is_read_completely(codec: Codec) -> None:
     many = [Record(index, 0, None, b"") for index in range(3_000)]
     found = rows(v2.build_batch(many, codec=codec), batch_rows=7)
     assert [row["offset"] for row in found] == list(range(3_000))
@@ -131,7 +131,7 @@ def test_control_batches_and_hidden_ones_give_no_rows() -> None:
     assert hiding.position == len(stored)
 
 
-def test_producer_and_log_append_time() -> None:
+def test_rows_have_the_producer_id_and_the_log_append_time() -> None:
     stored = v2.build_batch(
         [Record(5, 10, None, None), Record(6, 11, None, None)],
         base_offset=5,
@@ -146,7 +146,7 @@ def test_producer_and_log_append_time() -> None:
     ] * 2
 
 
-def test_relative_offsets_of_v1_wrappers() -> None:
+def test_relative_offsets_in_v1_wrappers_become_absolute() -> None:
     records = [Record(offset, 50, None, b"x") for offset in (0, 1, 5)]
     wrapper = bytearray(v1.build_message_set(records, codec=Codec.GZIP))
     v0.OFFSET_AND_SIZE.pack_into(wrapper, 0, 105, len(wrapper) - v0.LOG_OVERHEAD)
@@ -159,7 +159,7 @@ def test_a_time_stamp_beyond_microseconds_is_an_error() -> None:
         rows(stored)
 
 
-def test_a_count_that_its_bytes_cannot_hold() -> None:
+def test_a_record_count_larger_than_the_batch_can_hold_is_an_error() -> None:
     batch = bytearray(v2.build_batch([Record(0, 0, None, b"v")]))
     batch[v2.RECORD_COUNT_AT : v2.RECORD_COUNT_AT + 4] = (2**31 - 1).to_bytes(4, "big")
     with pytest.raises(DamagedLogError, match="t-3 offset 0"):
@@ -171,7 +171,7 @@ def test_older_batches_are_skipped_by_their_newest_time() -> None:
     assert [row["offset"] for row in rows(stored, least_timestamp=250)] == [3, 4]
 
 
-def test_arrow_batches_keep_what_they_hold() -> None:
+def test_arrow_batches_share_no_memory_with_the_read_buffer() -> None:
     """Arrow batches share no memory with the buffer that they were read from, which the reader reuses."""
 
     def pieces() -> Iterator[Any]:

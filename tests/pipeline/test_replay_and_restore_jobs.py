@@ -62,7 +62,7 @@ def test_a_replay_keeps_partition_order_times_and_headers(
         replay(broker_process, tmp_path, "--prefix", "again-", "--since", "1970-01-03")
 
 
-def test_a_replay_of_some_time(broker_process: BrokerProcess, tmp_path: Path) -> None:
+def test_a_replay_can_be_limited_to_a_time_range(broker_process: BrokerProcess, tmp_path: Path) -> None:
     make_topic(broker_process, "timed", 1)
     produce(broker_process, "timed", [b"v%d" % n for n in range(50)], 1)
     run_job("archive", *arguments(broker_process, "timed", tmp_path))
@@ -77,7 +77,7 @@ class CrashError(Exception):
 
 
 @pytest.mark.parametrize("moment", ["before the commit", "after the commit"])
-def test_a_replay_that_is_killed_goes_on_exactly(
+def test_a_replay_that_is_killed_continues_without_lost_or_duplicate_records(
     broker_process: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     monkeypatch.setattr(replaying, "TRANSACTION_ROWS", 5)
@@ -130,7 +130,7 @@ def test_archives_that_cannot_be_replayed_are_refused_with_a_reason(
         replay(broker_process, tmp_path / "rows", "--prefix", "less-")
 
 
-def test_the_lake_is_the_backup(broker_process: BrokerProcess, tmp_path: Path) -> None:
+def test_restored_topics_have_the_archived_batches_unchanged(broker_process: BrokerProcess, tmp_path: Path) -> None:
     make_topic(broker_process, "precious")
     produce(broker_process, "precious", [b"v%d" % n for n in range(60)], batch_size=300, compression_type="gzip")
 

@@ -46,7 +46,7 @@ def test_the_same_schema_changes_nothing(avro: Any) -> None:
     ("old", "new", "wider"),
     [("int", "long", pa.int64()), ("float", "double", pa.float64()), (decimal(9, 2), decimal(12, 2), None)],
 )
-def test_a_wider_type_in_any_container(old: Any, new: Any, wider: Any) -> None:
+def test_a_type_can_be_widened_but_not_narrowed_in_any_container(old: Any, new: Any, wider: Any) -> None:
     wider = wider or pa.decimal128(12, 2)
     for wrap, path in (
         (lambda each: each, ()),
@@ -62,13 +62,13 @@ def test_a_wider_type_in_any_container(old: Any, new: Any, wider: Any) -> None:
 
 
 @pytest.mark.parametrize(("old", "new"), [("int", "double"), (decimal(9, 2), decimal(12, 3)), ("string", "bytes")])
-def test_types_that_a_table_cannot_change(old: Any, new: Any) -> None:
+def test_incompatible_type_changes_are_refused(old: Any, new: Any) -> None:
     known = column_of(record({"name": "x", "type": old})).arrow_type
     with pytest.raises(ManifestError, match=r"value\.x is .* in the table"):
         changes(known, column_of(record({"name": "x", "type": new})))
 
 
-def test_names_by_aliases() -> None:
+def test_columns_are_renamed_by_aliases() -> None:
     known = column_of(record({"name": "a", "type": "int"}, {"name": "b", "type": "int"})).arrow_type
     moved = record({"name": "c", "type": "long", "aliases": ["z", "a"]}, {"name": "d", "type": "int", "aliases": ["e"]})
     assert changes(known, column_of(moved)) == [

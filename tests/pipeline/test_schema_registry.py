@@ -105,7 +105,7 @@ def test_impossible_counts_of_indexes_are_refused(count: bytes) -> None:
 # --- Avro ---
 
 
-def test_writers_schemas_evolve_and_the_readers_makes_the_columns(server: SchemaRegistry) -> None:
+def test_values_of_several_writer_schemas_are_read_with_the_reader_schema(server: SchemaRegistry) -> None:
     first, second = server.register("t-value", PLAIN), server.register("t-value", WIDENED)
     values = [avro(first, PLAIN, {"n": 3}), avro(second, WIDENED, {"n": 4, "note": "x"}), None]
     assert decoded(format_of(server, Values.AVRO, "t-value"), *values) == (
@@ -125,7 +125,7 @@ def test_writers_schemas_evolve_and_the_readers_makes_the_columns(server: Schema
     assert "Schema" in reasons[1]
 
 
-def test_avro_types_of_other_subjects(server: SchemaRegistry) -> None:
+def test_avro_schemas_can_reference_types_of_other_subjects(server: SchemaRegistry) -> None:
     server.register("user", USER)
     schema = order({"name": "user", "type": "shop.User"}, {"name": "again", "type": ["null", "User"]})
     number = server.register("t-value", schema, references=USER_REFERENCE)
@@ -192,7 +192,7 @@ def protobuf(found: ValueFormat, name: str, **fields: Any) -> Any:
     return message_factory.GetMessageClass(message_named(found.registered.reader, name))(**fields)
 
 
-def test_messages_with_imports_of_all_types(server: SchemaRegistry) -> None:
+def test_protobuf_messages_with_imports_and_all_kinds_of_fields_are_decoded(server: SchemaRegistry) -> None:
     server.register("money", MONEY, "PROTOBUF")
     number = server.register("o-value", ORDER, "PROTOBUF", AMOUNT_REFERENCE)
     found = format_of(server, Values.PROTOBUF, "o-value", "Order")
@@ -255,7 +255,9 @@ def test_messages_are_read_by_the_numbers_of_their_fields(server: SchemaRegistry
         ('syntax = "proto3"; message A { }', None, "message A has no fields"),
     ],
 )
-def test_schemas_that_make_no_columns(server: SchemaRegistry, text: str, message: str | None, complaint: str) -> None:
+def test_protobuf_schemas_that_cannot_become_columns_are_refused(
+    server: SchemaRegistry, text: str, message: str | None, complaint: str
+) -> None:
     server.register("p-value", text, "PROTOBUF")
     with pytest.raises((RegistryError, OptionError), match=complaint):
         format_of(server, Values.PROTOBUF, "p-value", message)
@@ -387,7 +389,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize("status", [401, 403, 404, 429, 500, 503])
-def test_a_registry_that_refuses_is_no_fault_of_a_record(server: SchemaRegistry, status: int) -> None:
+def test_an_http_error_of_the_registry_is_raised_and_makes_no_dead_letter(server: SchemaRegistry, status: int) -> None:
     number = server.register("t-value", PLAIN)
     found = format_of(server, Values.AVRO, "t-value")
     server.refusal = status
@@ -396,7 +398,7 @@ def test_a_registry_that_refuses_is_no_fault_of_a_record(server: SchemaRegistry,
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_a_registry_that_is_away_and_one_beside_it(server: SchemaRegistry) -> None:
+def test_an_unreachable_registry_is_an_error_unless_another_url_answers(server: SchemaRegistry) -> None:
     number = server.register("t-value", PLAIN)
     away = RegistrySettings.from_properties({"schema.registry.url": "http://127.0.0.1:1"})
     with pytest.raises(RegistryError, match=r"schema registry http://127\.0\.0\.1:1: .*refused"):
@@ -405,7 +407,7 @@ def test_a_registry_that_is_away_and_one_beside_it(server: SchemaRegistry) -> No
     assert Registry(both).schema(number).number == number
 
 
-def test_names_and_passwords(server: SchemaRegistry) -> None:
+def test_basic_authentication_takes_user_info_from_settings_or_url(server: SchemaRegistry) -> None:
     number = server.register("t-value", PLAIN)
     server.user_info = "me:p:w"
     with pytest.raises(RegistryError, match="HTTP status 401: Unauthorized"):
@@ -429,7 +431,7 @@ def test_credentials_are_not_sent_to_another_server(server: SchemaRegistry) -> N
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_a_registry_with_tls(tmp_path: Any) -> None:
+def test_a_registry_with_tls_needs_a_trusted_certificate(tmp_path: Any) -> None:
     import ssl
 
     authority = DevelopmentAuthority("a registry's CA", 1)
@@ -458,13 +460,13 @@ def test_a_registry_with_tls(tmp_path: Any) -> None:
         ({"ssl.truststore.type": "ZIP"}, "schema registry: "),
     ],
 )
-def test_settings_that_cannot_be(properties: dict[str, str], complaint: str) -> None:
+def test_invalid_registry_settings_are_refused(properties: dict[str, str], complaint: str) -> None:
     given = {"schema.registry.url": "http://host", **properties} if properties else {}
     with pytest.raises(OptionError, match=complaint):
         RegistrySettings.from_properties(given)
 
 
-def test_subjects_that_cannot_be(server: SchemaRegistry) -> None:
+def test_unknown_subjects_versions_and_wrong_formats_are_refused(server: SchemaRegistry) -> None:
     server.register("t-value", PLAIN)
     for subject, complaint in (("no", "Subject 'no' not found"), ("t-value:7", "Version 7 not found")):
         with pytest.raises(OptionError, match=complaint):

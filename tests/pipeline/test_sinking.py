@@ -129,7 +129,9 @@ def test_a_repeated_micro_batch_is_skipped(broker_process: BrokerProcess, topic:
     assert values(broker_process, topic) == list(range(15))
 
 
-def test_a_micro_batch_that_is_another_one_is_refused(broker_process: BrokerProcess, topic: str) -> None:
+def test_a_different_micro_batch_with_the_same_or_an_older_id_is_refused(
+    broker_process: BrokerProcess, topic: str
+) -> None:
     sink = options(broker_process, topic)
     write_rows(iter([table(range(10))]), task(3, sink=topic), sink)
     for bad in (task(3, sink=topic), task(2, sink=topic), task(3, sink=topic, run="another checkpoint")):
@@ -138,7 +140,7 @@ def test_a_micro_batch_that_is_another_one_is_refused(broker_process: BrokerProc
     assert values(broker_process, topic) == list(range(10))
 
 
-def test_tasks_do_not_know_of_each_other(broker_process: BrokerProcess, topic: str) -> None:
+def test_each_task_of_a_micro_batch_is_deduplicated_on_its_own(broker_process: BrokerProcess, topic: str) -> None:
     sink = options(broker_process, topic)
     for number in range(3):
         write_rows(iter([table(range(number * 10, number * 10 + 10))]), task(0, number, sink=topic), sink)
@@ -188,7 +190,9 @@ def test_raw_batches_go_as_they_are(broker_process: BrokerProcess, topic: str) -
     assert [[row[name] for name in same] for row in found] == [[row[name] for name in same] for row in wanted]
 
 
-def test_rows_that_cannot_go(broker_process: BrokerProcess, topic: str) -> None:
+def test_rows_without_a_topic_or_for_an_unknown_partition_are_refused(
+    broker_process: BrokerProcess, topic: str
+) -> None:
     sink = options(broker_process, topic)
     with pytest.raises(PipelineError, match=f"a row for {topic}-3, but the topic has 3 partitions"):
         write_rows(iter([table(range(1), partition=pa.array([3], pa.int32()))]), task(sink=topic), sink)
@@ -216,7 +220,7 @@ def test_invalid_options_are_refused_before_any_task_runs(schema: str, given: di
         sink_options(schema_of(schema), SourceOptions(named, SINK_OPTIONS))
 
 
-def test_names_of_sinks() -> None:
+def test_sink_name_batch_id_and_topic_options_are_checked() -> None:
     schema = schema_of(ALL_COLUMNS)
     base = {"kafka.bootstrap.servers": "127.0.0.1:1"}
     with pytest.raises(OptionError, match=r"df\.write needs sinkName and batchId, or neither"):

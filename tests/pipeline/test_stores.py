@@ -87,7 +87,7 @@ def test_a_store_that_keeps_failing_is_named(server: S3Server) -> None:
     assert not path.exists()
 
 
-def test_of_many_creators_one_wins(server: S3Server) -> None:
+def test_only_one_of_many_concurrent_creators_of_a_file_succeeds(server: S3Server) -> None:
     path = server.root("race") / "entry.json"
     won: list[int] = []
 
@@ -172,7 +172,7 @@ def test_executors_get_the_settings_of_the_driver(server: S3Server, monkeypatch:
         ("file://lake/x", "is on the host lake: write file:///path"),
     ],
 )
-def test_uris_that_cannot_be(text: str, message: str) -> None:
+def test_invalid_uris_are_refused(text: str, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         location(text)
 
@@ -180,7 +180,7 @@ def test_uris_that_cannot_be(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     "text", ["s3://b/lake", "s3a://b/a=1/x%20y", "gs://b", "abfss://c@account.dfs.core.windows.net/a"]
 )
-def test_a_location_is_written_as_the_user_did(text: str) -> None:
+def test_a_location_is_printed_as_the_user_wrote_it(text: str) -> None:
     assert str(location(text)).replace(" ", "%20") == text
 
 
@@ -198,7 +198,7 @@ def elsewhere(held: StoreLease, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_lease, "LOOK_EVERY_S", 0.05)
 
 
-def test_one_holder_at_a_time(server: S3Server) -> None:
+def test_a_lease_has_one_holder_at_a_time(server: S3Server) -> None:
     with lease(server, "held") as first:
         assert not first.follows_a_crash
         first.confirm()
@@ -208,14 +208,16 @@ def test_one_holder_at_a_time(server: S3Server) -> None:
         assert (second.epoch, second.follows_a_crash) == (2, False)
 
 
-def test_a_holder_that_failed_may_have_written(server: S3Server) -> None:
+def test_a_lease_after_a_failed_holder_follows_a_crash(server: S3Server) -> None:
     with pytest.raises(KeyboardInterrupt), lease(server, "failed"):
         raise KeyboardInterrupt
     with lease(server, "failed") as second:
         assert second.follows_a_crash
 
 
-def test_a_holder_elsewhere_that_is_silent_loses_the_archive(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_that_is_not_renewed_is_taken_by_another_machine(
+    server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said: list[str] = []
     first = lease(server, "silent")
     with first:
@@ -232,7 +234,9 @@ def test_a_holder_elsewhere_that_is_silent_loses_the_archive(server: S3Server, m
         assert third.epoch == 3
 
 
-def test_a_holder_elsewhere_that_renews_keeps_the_archive(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_that_is_renewed_is_not_taken_by_another_machine(
+    server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(store_lease, "RENEWAL_S", 0.05)
     first = lease(server, "renewing")
     with first:

@@ -22,7 +22,7 @@ def records_of(recipe: Recipe, partition: int, from_offset: int = 0) -> list[Rec
     return [record for batch in iter_batches(stored) for record in iter_records(batch)]
 
 
-def test_the_same_at_every_run_and_other_with_another_seed() -> None:
+def test_equal_recipes_give_equal_batches_and_another_seed_other_records() -> None:
     again = Recipe(seed=7, records=1000, partitions=3, value_bytes=40, keys=50, key_skew=1.0, batch_records=64)
     other = Recipe(seed=8, records=1000, partitions=3, value_bytes=40, keys=50, key_skew=1.0, batch_records=64)
     assert [list(SMALL.batches(p)) for p in range(3)] == [list(again.batches(p)) for p in range(3)]
@@ -58,7 +58,7 @@ def test_skew_follows_zipf() -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
-def test_formats_differ_in_nothing_but_what_they_cannot_hold(codec: Codec) -> None:
+def test_all_message_formats_hold_the_same_records_except_timestamps_in_v0(codec: Codec) -> None:
     made = [
         records_of(Recipe(seed=3, records=300, partitions=1, value_bytes=20, keys=5, magic=magic, codec=codec), 0)
         for magic in (0, 1, 2)

@@ -94,7 +94,7 @@ def test_columns_are_added_widened_renamed_and_dropped(
     assert len(decoded(spark, table)) == 3
 
 
-def test_folders_by_fields_and_a_table_in_a_catalog(
+def test_a_table_of_a_spark_catalog_is_partitioned_by_fields_of_the_value(
     in_spark: Run, spark: SparkSession, broker_process: BrokerProcess, tmp_path: Path
 ) -> None:
     make_topic(broker_process, "sold", 1)
@@ -122,7 +122,9 @@ def test_folders_by_fields_and_a_table_in_a_catalog(
     spark.sql("DROP DATABASE shop CASCADE")
 
 
-def test_what_no_table_can_have_is_refused(in_spark: Run, broker_process: BrokerProcess, tmp_path: Path) -> None:
+def test_invalid_partition_fields_and_table_names_are_refused(
+    in_spark: Run, broker_process: BrokerProcess, tmp_path: Path
+) -> None:
     make_topic(broker_process, "odd", 1)
     fields = schema(tmp_path, {"name": "ratio", "type": "double"}, {"name": "topic", "type": "string"})
     command = arguments(broker_process, "odd", tmp_path / "lake")

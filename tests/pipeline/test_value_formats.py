@@ -153,7 +153,7 @@ def test_json_that_does_not_fit_is_a_dead_letter(kind: Any, written: str, reason
     assert re.search(reason, reasons[1])
 
 
-def test_the_letters_own_null_is_no_tombstone() -> None:
+def test_a_value_of_json_null_is_a_dead_letter_and_no_tombstone() -> None:
     for schema in (record("int"), ["null", record("int")], "string", ["null", "long"]):
         decoded, reasons = decode(schema, b"null", None)
         assert decoded == [None, None]
@@ -168,7 +168,7 @@ def test_values_that_are_no_json_in_utf_8_are_dead_letters() -> None:
     assert list(reasons) == list(range(len(values)))
 
 
-def test_json_that_stays_text_is_json() -> None:
+def test_json_kept_as_text_must_be_valid_json() -> None:
     values = pa.array([b"null", b"NaN", b'{"a": 1.0000000000000000001}', None], pa.binary())
     decoded, reasons = ValueFormat(Values.JSON, {}).decoder().decode(values)
     assert decoded.to_pylist() == ["null", None, '{"a": 1.0000000000000000001}', None]
@@ -190,7 +190,7 @@ def test_a_field_that_is_missing_has_its_default(kind: Any, default: Any, stored
     assert decode(record(kind, default=default), b"{}") == ([{"v": stored}], {})
 
 
-def test_a_field_that_is_missing_without_a_default() -> None:
+def test_a_missing_field_without_a_default_is_null_or_a_dead_letter() -> None:
     assert decode(record(["null", "int"]), b"{}") == ([{"v": None}], {})
     decoded, reasons = decode(record("int"), b"{}")
     assert decoded == [None]
@@ -207,7 +207,9 @@ def test_a_field_that_is_missing_without_a_default() -> None:
         ("avro", {"type": "array", "items": {"type": "fixed", "size": 3}}, "no Avro schema"),
     ],
 )
-def test_a_schema_that_cannot_be_is_told_before_any_work(tmp_path: Path, kind: str, schema: Any, message: str) -> None:
+def test_an_invalid_schema_is_refused_when_options_are_read(
+    tmp_path: Path, kind: str, schema: Any, message: str
+) -> None:
     path = tmp_path / "schema.avsc"
     path.write_text(json.dumps(schema))
     with pytest.raises(OptionError, match=message):
@@ -251,7 +253,7 @@ def avro(writer: Any, reader: Any, *values: Any) -> tuple[list[Any], dict[int, s
     return decoded.to_pylist(), reasons
 
 
-def test_avro_that_the_readers_schema_cannot_take() -> None:
+def test_avro_values_incompatible_with_the_reader_schema_are_dead_letters() -> None:
     for writer, reader, value in (
         (record("long"), record("int"), {"v": 5}),
         ({"type": "record", "name": "row", "fields": []}, record("int"), {}),

@@ -56,7 +56,7 @@ VISIBLE = {1, 2, 4, 9}
 
 
 @pytest.mark.parametrize("start", range(len(LOG)))
-def test_a_fetch_may_begin_anywhere(start: int) -> None:
+def test_aborted_records_are_hidden_from_fetches_that_begin_at_any_offset(start: int) -> None:
     """The broker lists the aborted transactions that overlap what it returns, also those that only end in it."""
     ends = {0: 3, 7: 8}
     listed = [(first, producer) for first, producer in ABORTED if ends[first] >= start]

@@ -34,7 +34,7 @@ def test_flexible_versions_have_flexible_headers() -> None:
     assert [response_header_version(ApiKey.FETCH, version) for version in (0, 11, 12, 17)] == [0, 0, 1, 1]
 
 
-def test_the_two_exceptions_among_headers() -> None:
+def test_controlled_shutdown_and_api_versions_have_exceptional_header_versions() -> None:
     assert [request_header_version(ApiKey.CONTROLLED_SHUTDOWN, version) for version in range(4)] == [0, 1, 1, 2]
     assert [request_header_version(ApiKey.API_VERSIONS, version) for version in range(5)] == [1, 1, 1, 2, 2]
     assert [response_header_version(ApiKey.API_VERSIONS, version) for version in range(5)] == [0] * 5

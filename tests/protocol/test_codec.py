@@ -106,7 +106,7 @@ def test_text_that_is_not_utf_8_is_read_with_replacement_characters() -> None:
     assert decode(RequestHeader, bytes(8) + b"\0\3a\xff\xfe", 1).client_id == "a\ufffd\ufffd"
 
 
-def test_lengths_of_several_varint_bytes() -> None:
+def test_compact_string_lengths_may_take_several_varint_bytes() -> None:
     request = ApiVersionsRequest(client_software_name="n" * 126, client_software_version="v" * 20_000)
     data = encode(request, 3)
     assert data.startswith(b"\x7f" + b"n" * 126 + b"\xa1\x9c\x01" + b"v")
@@ -159,7 +159,7 @@ def test_a_version_that_does_not_exist_is_refused() -> None:
         assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_null_for_a_version_without_null_is_the_callers_mistake() -> None:
+def test_encoding_null_in_a_version_without_null_raises_type_error() -> None:
     with pytest.raises(TypeError):
         encode(MetadataRequest(topics=None), 0)
 
@@ -175,7 +175,7 @@ def test_records_are_views_into_what_was_received() -> None:
 
 
 @pytest.mark.parametrize("version", [4, 12])
-def test_records_outside_memory_stand_in_their_places(version: int) -> None:
+def test_records_outside_memory_are_separate_parts_of_the_encoded_response(version: int) -> None:
     def response(*records: Any) -> FetchResponse:
         partitions = [PartitionData(partition_index=index, records=each) for index, each in enumerate(records)]
         return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=partitions)])

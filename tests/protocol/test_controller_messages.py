@@ -42,7 +42,7 @@ def agrees(ours: Any, theirs: Any) -> bool:
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: f"{vector['message']} v{vector['version']}")
-def test_as_kafka_writes_them(vector: dict[str, Any]) -> None:
+def test_controller_messages_are_encoded_as_by_kafka(vector: dict[str, Any]) -> None:
     data = bytes.fromhex(vector["bytes"])
     message = decode(class_named(vector["message"]), data, vector["version"])
     assert agrees(message, vector["json"])
@@ -50,7 +50,7 @@ def test_as_kafka_writes_them(vector: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("key", list(ControllerApiKey))
-def test_all_their_versions_are_here(key: ControllerApiKey) -> None:
+def test_the_vectors_cover_every_version_of_each_controller_request(key: ControllerApiKey) -> None:
     versions = {vector["version"] for vector in VECTORS if class_named(vector["message"]) is request_class(key)}
     assert versions == set(range(request_class(key).VERSIONS.last + 1))
 

@@ -87,14 +87,14 @@ def test_a_request_is_framed_with_its_header(client_id: str | None, version: int
     assert conversation.take_outgoing() == []
 
 
-def test_the_one_request_without_a_client_id_in_its_header() -> None:
+def test_controlled_shutdown_v0_is_sent_without_a_client_id() -> None:
     conversation = Conversation("a client")
     conversation.submit(ControlledShutdownRequest(broker_id=7), 0)
     (frame,) = sent(conversation)
     assert decode(ControlledShutdownRequest, frame[8:], 0).broker_id == 7
 
 
-def test_a_request_in_the_newest_version_in_common() -> None:
+def test_a_request_is_sent_in_the_newest_common_version() -> None:
     conversation = Conversation("c")
     with pytest.raises(BrokerError, match="UNSUPPORTED_VERSION"):
         conversation.submit(ListGroupsRequest())
@@ -103,7 +103,7 @@ def test_a_request_in_the_newest_version_in_common() -> None:
     assert len(sent(conversation)) == 1, "a request that cannot be encoded leaves no bytes"
 
 
-def test_a_request_without_an_answer_is_not_waited_for() -> None:
+def test_a_produce_request_with_acks_0_expects_no_response() -> None:
     conversation = Conversation("c")
     conversation.submit(ProduceRequest(acks=0), 3, has_answer=False)
     second = conversation.submit(HeartbeatRequest(), 0)
@@ -113,7 +113,7 @@ def test_a_request_without_an_answer_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 3, 8])
-def test_a_request_for_each_of_several_records(version: int) -> None:
+def test_submit_each_sends_one_request_per_batch_without_copying_records(version: int) -> None:
     def produce(records: bytes) -> ProduceRequest:
         return ProduceRequest(
             acks=1,
@@ -157,7 +157,7 @@ def test_tagged_fields_of_the_response_header_are_skipped() -> None:
     ],
 )
 @pytest.mark.parametrize("piece_bytes", [1, 4, 100])
-def test_hostile_bytes_raise_one_error(data: bytes, reason: str, piece_bytes: int) -> None:
+def test_malformed_responses_raise_decode_error(data: bytes, reason: str, piece_bytes: int) -> None:
     conversation = Conversation("c", limit_bytes=4096)
     conversation.submit(HeartbeatRequest(), FLEXIBLE_VERSION)
     with pytest.raises(DecodeError, match=reason):
@@ -210,7 +210,7 @@ def test_versions_are_negotiated_again_in_version_0(broker_has: int) -> None:
         (encode(ApiVersionsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED), 3), BrokerError),
     ],
 )
-def test_a_refused_or_malformed_negotiation(body: bytes, error: type[Exception]) -> None:
+def test_a_refused_or_malformed_api_versions_response_raises_an_error(body: bytes, error: type[Exception]) -> None:
     with pytest.raises(error):
         Negotiation().take(memoryview(body))
 

@@ -14,7 +14,7 @@ def stamped(session: Session) -> tuple[int, int]:
     return request.session_id, request.session_epoch
 
 
-def test_only_changes_are_news_and_what_is_left_out_is_forgotten() -> None:
+def test_only_changed_partitions_are_sent_and_omitted_partitions_are_forgotten() -> None:
     session = Session()
     assert [session.is_news(key, 5) for key in "abc"] == [True] * 3
     session.answered(77)
@@ -25,7 +25,7 @@ def test_only_changes_are_news_and_what_is_left_out_is_forgotten() -> None:
     assert session.is_news("c", 5)
 
 
-def test_a_broker_without_a_session_or_with_another_one_gets_everything_again() -> None:
+def test_a_lost_or_changed_fetch_session_id_starts_a_full_fetch() -> None:
     for session_id in (0, 78):
         session = Session()
         session.is_news("a", 5)

@@ -44,19 +44,19 @@ def test_entities_are_found_in_values_that_may_be_null_and_in_lists() -> None:
     assert [name for name, meaning in meanings.items() if meaning.is_minus_one_on_error] == ["end_offset"]
 
 
-def test_one_value_of_an_entity_is_no_list_of_them() -> None:
+def test_fields_of_an_entity_exclude_lists() -> None:
     assert fields_of(Page, Entity.TOPIC_NAME) == ("topic",)
     assert fields_of(Page, Entity.PARTITION_INDEX) == ()
     assert fields_of(FetchTopic, Entity.TOPIC_ID) == ("topic_id",)
     assert fields_of(PartitionProduceData, Entity.PARTITION_INDEX) == ("index",)
 
 
-def test_structures_in_lists_are_told() -> None:
+def test_field_meanings_include_the_structures_in_lists() -> None:
     meaning = field_meanings(Book)["pages"]
     assert meaning.structure is Page
     assert meaning.is_list
 
 
-def test_brokers_that_send_a_request_and_those_that_a_request_is_about() -> None:
+def test_sender_fields_exclude_brokers_that_a_request_is_about() -> None:
     assert sender_fields(FetchRequest) == (("replica_id",), ("replica_state", "replica_id"))
     assert sender_fields(UnregisterBrokerRequest) == ()

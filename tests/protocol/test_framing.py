@@ -17,7 +17,7 @@ def framed(body: bytes) -> bytes:
 
 
 @given(st.lists(st.binary(max_size=40)), st.lists(st.integers(1, 30)))
-def test_consumed_complete_received_however_the_stream_is_cut(bodies: list[bytes], cuts: list[int]) -> None:
+def test_every_whole_frame_is_returned_for_any_stream_pieces(bodies: list[bytes], cuts: list[int]) -> None:
     stream = b"".join(map(framed, bodies))
     ends = [sum(len(framed(body)) for body in bodies[: count + 1]) for count in range(len(bodies))]
     reader = FrameReader(limit_bytes=100)

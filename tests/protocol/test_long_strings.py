@@ -16,7 +16,7 @@ LONGEST = 32_767
 
 @pytest.mark.parametrize("version", [CLASSIC, FLEXIBLE])
 @pytest.mark.parametrize("field", ["group_id", "group_instance_id"])
-def test_the_longest_string_goes_and_comes(version: int, field: str) -> None:
+def test_a_string_of_32767_bytes_is_encoded_and_decoded(version: int, field: str) -> None:
     fields: dict[str, Any] = {field: "x" * LONGEST}
     request = HeartbeatRequest(**fields)
     assert decode(HeartbeatRequest, encode(request, version), version) == request
@@ -25,13 +25,13 @@ def test_the_longest_string_goes_and_comes(version: int, field: str) -> None:
 @pytest.mark.parametrize("version", [CLASSIC, FLEXIBLE])
 @pytest.mark.parametrize("field", ["group_id", "group_instance_id"])
 @pytest.mark.parametrize("text", ["x" * (LONGEST + 1), "é" * (LONGEST // 2 + 1)])
-def test_a_longer_one_is_not_written(version: int, field: str, text: str) -> None:
+def test_a_string_above_32767_bytes_is_not_encoded(version: int, field: str, text: str) -> None:
     fields: dict[str, Any] = {field: text}
     with pytest.raises(EncodeError):
         encode(HeartbeatRequest(**fields), version)
 
 
-def test_a_longer_one_is_not_read() -> None:
+def test_a_string_above_32767_bytes_is_not_decoded() -> None:
     """Kafka 3.9.1 closes the connection; a group of such a name could not be written to any log."""
     name = b"x" * (LONGEST + 1)
     # The length plus one as a varint, the generation, an empty member id, no instance id, no tagged fields.

@@ -64,7 +64,9 @@ def test_malformed_requests_are_left_to_the_declared_codec(data: bytes, version:
 
 @both_builds
 @given(request=requests(), version=st.sampled_from(VERSIONS), cut=st.integers(0, 60), more=st.binary(max_size=2))
-def test_frames_that_are_cut_or_too_long(request: ProduceRequest, version: int, cut: int, more: bytes) -> None:
+def test_truncated_or_longer_requests_are_decoded_as_by_the_declared_codec(
+    request: ProduceRequest, version: int, cut: int, more: bytes
+) -> None:
     data = encode(request, version)
     frame = memoryview(data[: max(len(data) - cut, 0)] + more)
     plain = decode_plain(frame, 0, version)

@@ -85,7 +85,7 @@ def back_from_the_wire(response: Message, version: int) -> Message:
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
-def test_every_response_can_tell_of_a_refusal_before_the_work(key: AnyApiKey, version: int) -> None:
+def test_an_error_response_to_a_whole_request_has_the_error_code(key: AnyApiKey, version: int) -> None:
     cls = response_class(key)
     if has_top_level_error(cls, version):
         return
@@ -95,7 +95,7 @@ def test_every_response_can_tell_of_a_refusal_before_the_work(key: AnyApiKey, ve
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
-def test_every_response_can_tell_of_a_refusal_after_the_work(key: AnyApiKey, version: int) -> None:
+def test_the_entries_of_every_response_can_be_set_to_an_error_code(key: AnyApiKey, version: int) -> None:
     cls = response_class(key)
     response = filled(layout_of(cls, version))
     if has_top_level_error(cls, version):
@@ -145,7 +145,7 @@ def test_a_topic_is_found_taken_out_and_refused_alone(key: AnyApiKey, version: i
 
 
 @pytest.mark.parametrize(("key", "version"), [row for row in VERSIONS if row.values[0].name in PLACED])  # type: ignore[union-attr]
-def test_only_the_partition_that_is_meant_fails(key: AnyApiKey, version: int) -> None:
+def test_refusing_another_topic_sets_no_error_code(key: AnyApiKey, version: int) -> None:
     cls = response_class(key)
     response = filled(layout_of(cls, version))
     refuse_entries(response, layout_of(cls, version), CODE, lambda topic, partition: topic == "others", nobody)
@@ -192,7 +192,7 @@ def test_a_request_is_split_at_refused_partitions_and_its_responses_are_merged()
     ]
 
 
-def test_entries_inside_entries_keep_whose_they_are() -> None:
+def test_nested_entries_taken_out_keep_the_producer_id_of_their_marker() -> None:
     request = WriteTxnMarkersRequest(
         markers=[
             WritableTxnMarker(producer_id=7, topics=[WritableTxnMarkerTopic(name="a", partition_indexes=[0, 1])]),

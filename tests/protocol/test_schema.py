@@ -42,13 +42,13 @@ def test_misspelt_fields_are_refused() -> None:
         FetchPartition().ofset = 1  # type: ignore[attr-defined]
 
 
-def test_equal_when_all_fields_are() -> None:
+def test_messages_are_equal_when_all_fields_are_equal() -> None:
     assert FetchTopic(topic="a", partitions=[FetchPartition()]) == FetchTopic(topic="a", partitions=[FetchPartition()])
     assert FetchTopic(topic="a") != FetchTopic(topic="b")
     assert FetchTopic() != FetchPartition()
 
 
-def test_shown_as_its_constructor_call() -> None:
+def test_the_repr_of_a_message_is_its_constructor_call() -> None:
     assert repr(Greeting(words=["hi"])) == "Greeting(words=['hi'], loudness=5)"
 
 
@@ -62,7 +62,7 @@ def test_version_ranges_in_kafkas_notation(text: str, inside: list[int], outside
     assert not any(version in versions for version in outside)
 
 
-def test_a_layout_has_what_the_version_carries_and_names_what_it_lacks() -> None:
+def test_a_layout_lists_the_present_and_absent_fields_of_a_version() -> None:
     old = struct_layout(Greeting, 0, flexible=False)
     assert [field.name for field in old.fields] == ["loudness"]
     assert [(field.name, field.ignorable) for field in old.absent] == [("words", True)]

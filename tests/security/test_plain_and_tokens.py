@@ -28,7 +28,7 @@ LOGIN = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule req
 
 
 @pytest.mark.parametrize(("user", "password"), [("alice", "alice-secret"), ("Zoë", "geheim ✓")])
-def test_plain_lets_a_user_in(user: str, password: str) -> None:
+def test_plain_authenticates_a_user_with_the_right_password(user: str, password: str) -> None:
     of = PlainServer(USERS)
     assert of.respond(PlainClient(user, Password(password)).first()) == b""
     assert of.authorization_id == user
@@ -155,7 +155,7 @@ def unsecured(claims: dict[str, Any], head: dict[str, Any] | None = None, signat
         (".." + "W10", "no JSON|signature"),
     ],
 )
-def test_an_unsecured_token_is_refused_for_a_reason(token: str, reason: str) -> None:
+def test_an_invalid_unsecured_token_is_refused_with_the_reason(token: str, reason: str) -> None:
     with pytest.raises(InvalidTokenError, match=reason):
         UnsecuredTokens(None, now=lambda: 1000.0).check(token)
 
@@ -220,7 +220,7 @@ def test_a_signed_token_needs_its_claims(
         signed_tokens(tmp_path, rules).check(token)
 
 
-def test_a_token_that_no_key_of_the_set_signed_is_refused(tmp_path: Path) -> None:
+def test_a_token_not_signed_by_a_key_of_the_set_is_refused(tmp_path: Path) -> None:
     tokens = signed_tokens(tmp_path)
     stranger = RSAKey.generate_key(2048, {"kid": "one"})
     unknown: list[str] = []
@@ -247,7 +247,7 @@ def test_a_token_that_no_key_of_the_set_signed_is_refused(tmp_path: Path) -> Non
     assert unknown == ["asked"]
 
 
-def test_a_key_set_that_is_none_is_an_error(tmp_path: Path) -> None:
+def test_an_invalid_or_missing_key_set_is_an_error(tmp_path: Path) -> None:
     for content in ("", "[]", '{"keys": 5}', '{"keys": [{"kty": "RSA"}]}', "{}"):
         (tmp_path / "k").write_text(content)
         with pytest.raises(ValueError):

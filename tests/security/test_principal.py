@@ -27,6 +27,6 @@ def test_text_without_a_type_is_refused_in_kafkas_words(text: str) -> None:
         KafkaPrincipal.parse(text)
 
 
-def test_a_token_does_not_make_another_principal() -> None:
+def test_token_authentication_does_not_change_the_equality_of_principals() -> None:
     assert KafkaPrincipal("User", "ANONYMOUS", token_authenticated=True) == ANONYMOUS
     assert hash(KafkaPrincipal("User", "ANONYMOUS", token_authenticated=True)) == hash(ANONYMOUS)

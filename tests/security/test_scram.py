@@ -74,7 +74,7 @@ def test_a_token_authenticates_its_owner_and_only_as_a_token() -> None:
 
 @pytest.mark.parametrize("mechanism", SCRAM_MECHANISMS)
 @pytest.mark.parametrize(("iterations", "is_long"), [(4096, False), (8192, False), (8193, True), (16384, True)])
-def test_many_iterations_are_computed_before_the_answer(
+def test_more_than_8192_iterations_are_computed_as_long_work_before_the_answer(
     mechanism: str, iterations: int, is_long: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Work in a thread is that of the answer, which then computes nothing: also with other bytes around the token."""
@@ -97,7 +97,7 @@ def test_many_iterations_are_computed_before_the_answer(
 @pytest.mark.parametrize(
     "answer", [b"", b"r=x,s=e!==,i=100000", b"r=x,s=e,i=100000", b"r=x,s=eA==,i=1048577", b"\0\xff,s=eA==,i=1"]
 )
-def test_a_senseless_challenge_costs_nothing(answer: bytes) -> None:
+def test_an_invalid_challenge_causes_no_long_work(answer: bytes) -> None:
     assert ScramClient(SCRAM_SHA_256, "user", SECRET).long_work(answer) is None
 
 
@@ -133,7 +133,7 @@ def test_a_replayed_exchange_fails() -> None:
         server().respond(proof)
 
 
-def test_a_client_that_repeats_its_nonce_is_let_in() -> None:
+def test_a_client_that_repeats_its_nonce_is_authenticated() -> None:
     """librdkafka before 2.8 repeats its nonce, which Kafka accepts; the proof covers the nonce as it was sent."""
     of = server()
     nonce = "abc"
@@ -148,7 +148,7 @@ def test_a_client_that_repeats_its_nonce_is_let_in() -> None:
     assert of.authorization_id == "user"
 
 
-def test_a_server_that_does_not_know_the_password_is_not_believed() -> None:
+def test_a_client_refuses_a_wrong_server_signature() -> None:
     client = ScramClient(SCRAM_SHA_256, "user", SECRET)
     client.respond(server().respond(client.first()))
     for outcome in (b"v=" + base64.b64encode(bytes(32)), b"e=other-error", b"", b"v=", b"\xff"):

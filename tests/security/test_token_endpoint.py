@@ -106,7 +106,7 @@ FAILURES: dict[str, tuple[list[Behaviour], str, int]] = {
 
 
 @pytest.mark.parametrize(("behaviours", "words", "requests"), FAILURES.values(), ids=FAILURES)
-def test_a_failure_is_told_in_one_sentence(
+def test_a_permanent_failure_of_the_token_endpoint_is_reported_without_a_retry(
     server: TokenServer, behaviours: list[Behaviour], words: str, requests: int
 ) -> None:
     """What another attempt cannot mend is asked for once."""
@@ -135,7 +135,7 @@ class SleepClock:
 @pytest.mark.parametrize(
     ("behaviour", "words"), [(fails(503), "HTTP status 503"), (speaks_ssh, "no HTTP answer")], ids=["503", "no HTTP"]
 )
-def test_other_failures_are_retried_until_the_backoff_ends(
+def test_temporary_failures_are_retried_until_the_maximum_backoff_is_used_up(
     server: TokenServer, monkeypatch: pytest.MonkeyPatch, behaviour: Behaviour, words: str
 ) -> None:
     """Waits of 1, 2, 4, ... 128 ms and of the 45 ms that are left of 300: ten requests."""
@@ -229,7 +229,7 @@ def check(server: TokenServer, **claims: object) -> str:
     return tokens.check(server.token(**claims)).principal_name
 
 
-def test_a_key_set_is_read_and_read_again(server: TokenServer) -> None:
+def test_a_rotated_key_is_reported_as_unknown_until_the_key_set_is_reloaded(server: TokenServer) -> None:
     tokens = SignedTokens(server.url("/jwks"), ClaimRules())
     asked: list[None] = []
     tokens.on_unknown_key = lambda: asked.append(None)
@@ -252,7 +252,9 @@ def test_a_key_set_is_read_and_read_again(server: TokenServer) -> None:
         ({"iat": time.time() + 3600}, "in the future"),
     ],
 )
-def test_a_signed_token_that_is_wrong_is_refused(server: TokenServer, claims: dict[str, object], words: str) -> None:
+def test_a_signed_token_with_invalid_claims_is_refused(
+    server: TokenServer, claims: dict[str, object], words: str
+) -> None:
     with pytest.raises(InvalidTokenError, match=words):
         check(server, **claims)
 
@@ -281,7 +283,7 @@ def test_keys_of_unknown_types_do_not_hide_the_others(server: TokenServer) -> No
         never_ends,
     ],
 )
-def test_a_bad_key_set_leaves_the_keys_that_are_there(server: TokenServer, behaviour: Behaviour) -> None:
+def test_a_failed_reload_of_the_key_set_keeps_the_present_keys(server: TokenServer, behaviour: Behaviour) -> None:
     tokens = SignedTokens(server.url("/jwks"), ClaimRules(), limits=LIMITS)
     tokens.load()
     server.key_behaviours = [behaviour]

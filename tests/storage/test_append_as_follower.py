@@ -33,7 +33,7 @@ FORMATS = st.tuples(st.sampled_from([0, 1, 2]), st.sampled_from([Codec.NONE, Cod
 
 @given(st.lists(FORMATS, min_size=1, max_size=8), st.integers(0, 3))
 @settings(max_examples=40)
-def test_the_copy_of_a_log_equals_it(appends: list[tuple[int, Codec, int]], epoch: int) -> None:
+def test_a_follower_log_equals_the_leader_log_byte_for_byte(appends: list[tuple[int, Codec, int]], epoch: int) -> None:
     leader, follower = open_log(), open_log("/logs/copy-0")
     for magic, codec, count in appends:
         leader.append(payload([b"v"] * count, magic=magic, codec=codec), leader_epoch=epoch)
@@ -84,7 +84,7 @@ def test_batches_that_do_not_follow_the_log_are_refused_and_not_written() -> Non
     assert log.append_as_follower(b"").base_offset == -1
 
 
-def test_transactions_and_producers_come_along() -> None:
+def test_a_follower_log_has_the_transactions_and_producer_state_of_the_leader() -> None:
     leader, follower = open_log(), open_log("/logs/copy-0")
     leader.append(
         payload([b"a", b"b"], producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True), leader_epoch=0

@@ -44,7 +44,7 @@ def compact(logs: LogManager) -> PartitionLog | None:
     return begun.log
 
 
-def test_the_dirtiest_goes_first(tmp_path: Path, clock: ManualClock) -> None:
+def test_the_dirtiest_log_is_compacted_first(tmp_path: Path, clock: ManualClock) -> None:
     logs = open_logs(tmp_path, clock)
     nearly_clean, dirty = logs.create("nearly-clean", 0), logs.create("dirty", 0)
     plain = logs.create("plain", 0, config=LogConfig(retention_ms=-1))
@@ -59,7 +59,9 @@ def test_the_dirtiest_goes_first(tmp_path: Path, clock: ManualClock) -> None:
     logs.close()
 
 
-def test_a_ratio_below_the_limit_waits(tmp_path: Path, clock: ManualClock) -> None:
+def test_a_log_below_min_cleanable_dirty_ratio_waits_for_max_compaction_lag_ms(
+    tmp_path: Path, clock: ManualClock
+) -> None:
     logs = open_logs(tmp_path, clock)
     log = logs.create("topic", 0)
     for number in range(50):
@@ -72,7 +74,7 @@ def test_a_ratio_below_the_limit_waits(tmp_path: Path, clock: ManualClock) -> No
     logs.close()
 
 
-def test_the_checkpoint_survives(tmp_path: Path, clock: ManualClock) -> None:
+def test_the_cleaner_checkpoint_survives_a_restart(tmp_path: Path, clock: ManualClock) -> None:
     logs = open_logs(tmp_path, clock)
     write(logs.create("topic", 0), 5)
     assert compact(logs) is not None
@@ -83,7 +85,7 @@ def test_the_checkpoint_survives(tmp_path: Path, clock: ManualClock) -> None:
     again.close()
 
 
-def test_a_deleted_log_is_release_file(tmp_path: Path, clock: ManualClock) -> None:
+def test_the_compaction_of_a_deleted_log_is_interrupted(tmp_path: Path, clock: ManualClock) -> None:
     logs = open_logs(tmp_path, clock)
     write(logs.create("topic", 0), 5)
     begun = logs.begin_compaction()
@@ -96,7 +98,7 @@ def test_a_deleted_log_is_release_file(tmp_path: Path, clock: ManualClock) -> No
     logs.close()
 
 
-def test_a_log_that_could_not_be_compacted_for_want_of_room_is_tried_again(tmp_path: Path, clock: ManualClock) -> None:
+def test_a_compaction_that_failed_with_a_full_disk_is_retried(tmp_path: Path, clock: ManualClock) -> None:
     logs = open_logs(tmp_path, clock)
     log = logs.create("topic", 0)
     write(log, 5)
@@ -113,7 +115,7 @@ def test_a_log_that_could_not_be_compacted_for_want_of_room_is_tried_again(tmp_p
     logs.close()
 
 
-def test_a_compaction_that_could_not_be_put_in_place_leaves_nothing_and_is_tried_again(
+def test_a_compaction_whose_swap_failed_leaves_no_files_and_is_retried(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs = open_logs(tmp_path, clock)
@@ -150,7 +152,7 @@ def test_a_log_that_cannot_be_compacted_is_left_alone(tmp_path: Path, clock: Man
     logs.close()
 
 
-def test_a_rate_makes_a_compaction_wait(tmp_path: Path, clock: ManualClock) -> None:
+def test_the_io_throttle_delays_a_compaction(tmp_path: Path, clock: ManualClock) -> None:
     throttle = IoThrottle(1000, now_s=lambda: 0.0)
     assert [throttle.delay_after(size_bytes) for size_bytes in (100, 100, 0)] == [0.1, 0.2, 0.0]
     assert throttle.delay_after(1 << 30) == LONGEST_DELAY_S

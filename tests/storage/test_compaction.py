@@ -83,7 +83,7 @@ class Bench:
 
 
 class TestWhatStays:
-    def test_the_last_record_of_each_key(self) -> None:
+    def test_the_last_record_of_each_key_is_kept(self) -> None:
         bench = Bench()
         bench.put(("a", "1"), ("b", "1"), ("a", "2"))
         bench.put(("b", "2"), ("c", "1"))
@@ -110,7 +110,7 @@ class TestWhatStays:
 
     @pytest.mark.parametrize("magic", [0, 1, 2])
     @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.LZ4])
-    def test_every_format_and_codec(self, magic: int, codec: Codec) -> None:
+    def test_batches_of_every_format_and_codec_are_compacted(self, magic: int, codec: Codec) -> None:
         bench = Bench()
         bench.put(("a", "1"), ("b", "1"), ("a", "2"), magic=magic, codec=codec)
         bench.put(("b", "2"), ("c", "1"), magic=magic, codec=codec)
@@ -170,7 +170,7 @@ class TestWhatStays:
         bench.open(is_clean=False)
         assert bench.log.producers.producers[7].batches == state, "duplicates are recognised as before"
 
-    def test_batches_of_a_producer_are_not_merged_over_a_gap(self) -> None:
+    def test_batches_of_a_producer_are_not_merged_across_other_batches(self) -> None:
         bench = Bench()
         for sequence in range(10):
             bench.put_as(7, sequence, (f"k{sequence}", "1"))
@@ -212,7 +212,7 @@ class TestWhatStays:
         assert bench.left() == [(7, "a", "2")]
         assert set(opened) == {3, 7}
 
-    def test_again_and_again(self) -> None:
+    def test_repeated_compaction_keeps_the_last_record_of_each_key(self) -> None:
         bench = Bench()
         expected: dict[str, tuple[int, str]] = {}
         for number in range(60):
@@ -277,7 +277,7 @@ class TestMerging:
         (batch,) = bench.batches()
         assert (batch.base_offset, batch.last_offset, batch.record_count) == (0, 19, 11)
 
-    def test_only_what_nothing_tells_apart(self) -> None:
+    def test_only_batches_with_equal_properties_are_merged(self) -> None:
         bench = Bench()
         bench.put(("a", "1"))
         bench.put(("b", "1"), codec=Codec.GZIP)
@@ -318,7 +318,7 @@ class TestTransactions:
             marker(is_abort=is_abort, producer_id=producer), leader_epoch=0, origin=AppendOrigin.COORDINATOR
         )
 
-    def test_an_open_one_stops_compaction(self) -> None:
+    def test_an_open_transaction_stops_compaction(self) -> None:
         bench = Bench()
         bench.put(("a", "1"))
         bench.log.roll()
@@ -337,7 +337,7 @@ class TestTransactions:
         bench.compact()
         assert [(offset, key) for offset, key, _ in bench.left() if key in ("a", "b")] == [(0, "a"), (3, "b")]
 
-    def test_a_marker_stays_as_long_as_it_ends_something(self) -> None:
+    def test_a_transaction_marker_stays_while_its_transaction_has_records(self) -> None:
         bench = Bench()
         self.send(bench, 1, 0, "a")
         self.end(bench, 1, is_abort=False)
@@ -354,7 +354,7 @@ class TestTransactions:
         bench.compact()
         assert not [batch for batch in bench.batches() if batch.is_control]
 
-    def test_the_index_of_aborted_transactions_goes_along(self) -> None:
+    def test_the_index_of_aborted_transactions_is_compacted_with_the_log(self) -> None:
         bench = Bench()
         self.send(bench, 1, 0, "a")
         self.send(bench, 1, 1, "a")
@@ -420,7 +420,7 @@ def test_a_crash_at_any_point_leaves_all_or_nothing() -> None:
     assert outcomes == {True, False}
 
 
-def test_a_log_that_changes_meanwhile_is_left_as_it_is() -> None:
+def test_a_compaction_of_a_log_that_changed_meanwhile_is_not_committed() -> None:
     bench = Bench()
     bench.put(("a", "1"))
     bench.log.roll()
@@ -447,7 +447,7 @@ def test_a_reader_keeps_its_slice_through_a_swap() -> None:
 
 
 class TestOffsetMap:
-    def test_remembers_the_last(self) -> None:
+    def test_the_offset_map_returns_the_last_offset_of_each_key(self) -> None:
         offsets = OffsetMap(1 << 20)
         for number in range(5000):
             assert offsets.put(b"%d" % (number % 1000), number)
@@ -455,7 +455,7 @@ class TestOffsetMap:
         assert [offsets.get(b"%d" % number) for number in range(1000)] == list(range(4000, 5000))
         assert offsets.get(b"other") == -1
 
-    def test_is_bounded(self) -> None:
+    def test_the_offset_map_refuses_new_keys_beyond_its_size(self) -> None:
         offsets = OffsetMap(24 * 100)
         taken = sum(offsets.put(b"%d" % number, number) for number in range(200))
         assert taken == 90
@@ -463,7 +463,7 @@ class TestOffsetMap:
         assert not offsets.put(b"new", 1)
 
 
-def test_min_compaction_lag() -> None:
+def test_records_younger_than_min_compaction_lag_ms_are_not_compacted() -> None:
     bench = Bench(min_compaction_lag_ms=100)
     bench.put(("a", "1"))
     bench.put(("a", "2"))

@@ -85,7 +85,7 @@ def test_without_tags_the_batches_are_opened_and_the_time_is_now(monkeypatch: py
     assert [found.keyed for found in tags] == [False, False, True], "v2 counts as keyed, which is safe"
 
 
-def test_a_copy_at_the_end_reads_no_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tag_runs_at_the_log_end_read_no_index_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Followers of a busy partition fetch its last batches all the time."""
     source = open_log("t-0", 1_000_000)
     clock = source._clock

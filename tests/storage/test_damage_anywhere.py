@@ -106,7 +106,7 @@ def flipped(data: bytes, position: int, bit: int) -> bytes:
 
 @both_stops
 @every_format
-def test_a_flipped_bit_in_any_byte(magic: int, codec: Codec, is_clean: bool) -> None:
+def test_a_segment_with_any_flipped_bit_serves_no_bad_batch(magic: int, codec: Codec, is_clean: bool) -> None:
     sample = Sample(magic, codec)
     for position in range(len(sample.segment)):
         # The sizes of batches are odd, so that the same byte of another batch gets other bits.
@@ -116,7 +116,7 @@ def test_a_flipped_bit_in_any_byte(magic: int, codec: Codec, is_clean: bool) -> 
 
 @both_stops
 @every_format
-def test_truncation_at_any_byte(magic: int, codec: Codec, is_clean: bool) -> None:
+def test_a_segment_truncated_at_any_byte_serves_no_bad_batch(magic: int, codec: Codec, is_clean: bool) -> None:
     sample = Sample(magic, codec)
     for size in range(len(sample.segment)):
         sample.check(SEGMENT, sample.segment[:size], sample.good_before(size), is_clean=is_clean)
@@ -124,7 +124,7 @@ def test_truncation_at_any_byte(magic: int, codec: Codec, is_clean: bool) -> Non
 
 @both_stops
 @pytest.mark.parametrize("name", [INDEX, "leader-epoch-checkpoint", "00000000000000000008.snapshot"])
-def test_any_flipped_bit_of_another_file(name: str, is_clean: bool) -> None:
+def test_an_index_checkpoint_or_snapshot_with_any_flipped_bit_loses_no_batch(name: str, is_clean: bool) -> None:
     sample = Sample()
     written = sample.contents(name)
     for place in range(8 * len(written)):

@@ -106,14 +106,16 @@ def edit(path: Path, change: Callable[[bytearray], None]) -> None:
 
 @both_stops
 @pytest.mark.parametrize("cut", [1, 16, 40, LAST_BATCH_BYTES - 1])
-def test_truncation_inside_the_last_batch(written: Path, cut: int, is_clean: bool) -> None:
+def test_a_log_truncated_inside_its_last_batch_keeps_all_earlier_batches(
+    written: Path, cut: int, is_clean: bool
+) -> None:
     active = segment_files(written)[-1]
     edit(active, lambda data: data.__delitem__(slice(-cut, None)))
     check(written, RECORDS - 1, is_clean=is_clean, is_end=True)
 
 
 @both_stops
-def test_truncation_at_a_batch_boundary(written: Path, is_clean: bool) -> None:
+def test_a_log_truncated_at_a_batch_boundary_ends_there(written: Path, is_clean: bool) -> None:
     active = segment_files(written)[-1]
     size = active.stat().st_size
     count = RECORDS - first_offset_of(active)
@@ -125,7 +127,7 @@ def test_truncation_at_a_batch_boundary(written: Path, is_clean: bool) -> None:
 
 
 @both_stops
-def test_truncation_inside_a_batch_of_a_middle_segment(written: Path, is_clean: bool) -> None:
+def test_a_truncated_middle_segment_serves_all_batches_before_the_cut(written: Path, is_clean: bool) -> None:
     middle = segment_files(written)[1]
     size = middle.stat().st_size
     edit(middle, lambda data: data.__delitem__(slice(size - 40, None)))
@@ -150,7 +152,9 @@ FIELDS = {
 @both_stops
 @pytest.mark.parametrize("bit", [0, 1, 5])
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_flipped_bit_in_the_tail(written: Path, field: str, bit: int, is_clean: bool) -> None:
+def test_a_batch_with_a_flipped_bit_in_the_active_segment_is_not_served(
+    written: Path, field: str, bit: int, is_clean: bool
+) -> None:
     active = segment_files(written)[-1]
 
     def flip(data: bytearray) -> None:
@@ -163,14 +167,16 @@ def test_a_flipped_bit_in_the_tail(written: Path, field: str, bit: int, is_clean
 
 @both_stops
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_flipped_bit_in_the_middle(written: Path, field: str, is_clean: bool) -> None:
+def test_a_batch_with_a_flipped_bit_in_a_middle_segment_is_not_served(
+    written: Path, field: str, is_clean: bool
+) -> None:
     middle = segment_files(written)[1]
     edit(middle, lambda data: data.__setitem__(FIELDS[field], data[FIELDS[field]] ^ 2))
     check(written, first_offset_of(middle), is_clean=is_clean)
 
 
 @both_stops
-def test_a_zeroed_tail_page(written: Path, is_clean: bool) -> None:
+def test_zeroed_batches_at_the_log_end_are_not_served(written: Path, is_clean: bool) -> None:
     active = segment_files(written)[-1]
     size = active.stat().st_size // (RECORDS - first_offset_of(active))
     edit(active, lambda data: data.__setitem__(slice(size, None), bytes(len(data) - size)))
@@ -179,14 +185,14 @@ def test_a_zeroed_tail_page(written: Path, is_clean: bool) -> None:
 
 @both_stops
 @pytest.mark.parametrize("garbage", [b"\0" * 4096, b"\xff" * 100, b"garbage" * 30], ids=["zeros", "ones", "text"])
-def test_garbage_appended(written: Path, garbage: bytes, is_clean: bool) -> None:
+def test_garbage_appended_to_the_active_segment_is_truncated(written: Path, garbage: bytes, is_clean: bool) -> None:
     active = segment_files(written)[-1]
     edit(active, lambda data: data.extend(garbage))
     check(written, RECORDS, is_clean=is_clean, is_end=True)
 
 
 @both_stops
-def test_a_stale_batch_appended(written: Path, is_clean: bool) -> None:
+def test_a_stale_batch_appended_to_the_active_segment_is_truncated(written: Path, is_clean: bool) -> None:
     active = segment_files(written)[-1]
     stale = segment_files(written)[0].read_bytes()
     edit(active, lambda data: data.extend(stale))
@@ -194,7 +200,7 @@ def test_a_stale_batch_appended(written: Path, is_clean: bool) -> None:
 
 
 @both_stops
-def test_a_stale_batch_that_would_fit_but_for_its_epoch(written: Path, is_clean: bool) -> None:
+def test_a_stale_batch_with_an_older_leader_epoch_is_truncated(written: Path, is_clean: bool) -> None:
     log = open_log(written, is_clean=True)
     log.append(payload([value(RECORDS)]), leader_epoch=1)
     log.close()
@@ -208,7 +214,7 @@ def test_a_stale_batch_that_would_fit_but_for_its_epoch(written: Path, is_clean:
 
 
 @both_stops
-def test_a_zeroed_page_in_the_middle(tmp_path: Path, is_clean: bool) -> None:
+def test_zeroed_batches_in_the_middle_of_a_segment_are_not_served(tmp_path: Path, is_clean: bool) -> None:
     directory = tmp_path / "topic-0"
     log = PartitionLog.open(str(directory), LogConfig(retention_ms=-1), ManualClock(CLOCK_MS))
     for number in range(200):
@@ -223,7 +229,7 @@ def test_a_zeroed_page_in_the_middle(tmp_path: Path, is_clean: bool) -> None:
 
 @both_stops
 @pytest.mark.parametrize("number", [0, 1, -1])
-def test_a_zero_length_segment(written: Path, number: int, is_clean: bool) -> None:
+def test_a_log_with_an_emptied_segment_serves_all_batches_before_it(written: Path, number: int, is_clean: bool) -> None:
     emptied = segment_files(written)[number]
     emptied.write_bytes(b"")
     log = open_log(written, is_clean=is_clean)
@@ -290,7 +296,7 @@ def test_a_damaged_index_is_rebuilt(
     "name",
     ["leader-epoch-checkpoint", "partition.metadata", "00000000000000000099.snapshot", "00000000000000000000.txnindex"],
 )
-def test_garbage_in_small_files(written: Path, name: str, is_clean: bool) -> None:
+def test_garbage_in_checkpoint_and_snapshot_files_loses_no_records(written: Path, name: str, is_clean: bool) -> None:
     (written / name).write_bytes(b"\xff\xfegarbage\n\n1 2 3")
     log = open_log(written, is_clean=is_clean)
     assert set(serve(log)[0]) == set(range(RECORDS))
@@ -300,7 +306,7 @@ def test_garbage_in_small_files(written: Path, name: str, is_clean: bool) -> Non
 
 @both_stops
 @pytest.mark.parametrize("state", [".deleted", ".cleaned", ".tmp"])
-def test_left_over_files_go(written: Path, state: str, is_clean: bool) -> None:
+def test_left_over_segment_files_are_removed(written: Path, state: str, is_clean: bool) -> None:
     left_over = written / f"00000000000000000007.log{state}"
     left_over.write_bytes(b"whatever")
     orphan = written / "00000000000000000007.gindex"
@@ -318,7 +324,9 @@ def test_left_over_files_go(written: Path, state: str, is_clean: bool) -> None:
 @both_stops
 @pytest.mark.parametrize("kind", [".swap", ".log.swap", ".reclaim"])
 @pytest.mark.parametrize("contents", [b"", b"\xff\xfegarbage", b"0\n1\n0 60\n", b"0\n1\n500 300\n"])
-def test_left_over_files_that_decide_nothing(written: Path, kind: str, contents: bytes, is_clean: bool) -> None:
+def test_malformed_swap_and_reclaim_files_are_removed(
+    written: Path, kind: str, contents: bytes, is_clean: bool
+) -> None:
     """Swaps and reclaims whose files are malformed, or name missing files."""
     left_over = written / f"00000000000000000500{kind}"
     left_over.write_bytes(contents)

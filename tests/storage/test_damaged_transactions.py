@@ -93,7 +93,9 @@ DAMAGES: dict[str, Callable[[ForgetfulFiles, str], object]] = {
 @both_stops
 @pytest.mark.parametrize("number", [0, 1, -1], ids=["first", "second", "last"])
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_transaction_index(files: ForgetfulFiles, damage: str, number: int, is_clean: bool) -> None:
+def test_a_damaged_transaction_index_is_rebuilt(
+    files: ForgetfulFiles, damage: str, number: int, is_clean: bool
+) -> None:
     expected = aborted(open_log(files, is_clean=True))
     assert len(expected) == SEQUENCES // 2
     DAMAGES[damage](files, paths_of(files, ".txnindex")[number])
@@ -109,7 +111,9 @@ def test_a_damaged_transaction_index(files: ForgetfulFiles, damage: str, number:
 
 @both_stops
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_truncation_with_a_damaged_transaction_index(files: ForgetfulFiles, damage: str, is_clean: bool) -> None:
+def test_a_truncated_log_with_a_damaged_transaction_index_keeps_earlier_aborts(
+    files: ForgetfulFiles, damage: str, is_clean: bool
+) -> None:
     expected = aborted(open_log(files, is_clean=True))
     DAMAGES[damage](files, paths_of(files, ".txnindex")[1])
     log = open_log(files, is_clean=is_clean)
@@ -119,7 +123,9 @@ def test_truncation_with_a_damaged_transaction_index(files: ForgetfulFiles, dama
 
 @both_stops
 @pytest.mark.parametrize("damage", [damage for damage in DAMAGES if damage != "swapped"])
-def test_a_damaged_snapshot(files: ForgetfulFiles, damage: str, is_clean: bool) -> None:
+def test_a_damaged_producer_snapshot_loses_no_producer_state(
+    files: ForgetfulFiles, damage: str, is_clean: bool
+) -> None:
     # Kafka's format does not name the snapshot's partition, so a swapped snapshot is accepted.
     for path in paths_of(files, ".snapshot")[1:]:
         DAMAGES[damage](files, path)

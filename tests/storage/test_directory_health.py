@@ -98,7 +98,7 @@ def test_after_a_failed_fsync_nothing_is_written_or_read(logs: LogManager, disk:
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_a_duplicate_of_what_may_be_gone_is_no_success(logs: LogManager, disk: Disk) -> None:
+def test_a_duplicate_of_a_batch_whose_fsync_failed_is_kafka_storage_error(logs: LogManager, disk: Disk) -> None:
     log = the_log(logs, "first")
     log.config = LogConfig(flush_messages=1)
     batch = [b"x"]
@@ -147,14 +147,14 @@ def test_other_directories_go_on(logs: LogManager, disk: Disk, tmp_path: Path) -
     assert (tmp_path / "b" / CLEAN_SHUTDOWN).exists()
 
 
-def test_every_file_that_is_forced_to_the_disk_is_watched(logs: LogManager, disk: Disk) -> None:
+def test_a_failed_fsync_of_a_checkpoint_fails_its_log_directory(logs: LogManager, disk: Disk) -> None:
     disk.fail(DiskOperation.FSYNC, errno.EIO)
     for step in logs.due_checkpoints():
         step()
     assert len(logs.health.failed_ids()) == 2
 
 
-def test_a_flush_that_meets_a_truncation_flushes_what_is_left(tmp_path: Path) -> None:
+def test_a_flush_that_meets_a_truncation_advances_the_recovery_point_only_to_it(tmp_path: Path) -> None:
     log = PartitionLog.open(str(tmp_path / "t-0"), LogConfig(flush_ms=0), ManualClock(10_000))
     for value in range(10):
         append(log, b"%d" % value)
@@ -168,7 +168,7 @@ def test_a_flush_that_meets_a_truncation_flushes_what_is_left(tmp_path: Path) ->
     log.close()
 
 
-def test_files_that_a_failed_flush_has_held_are_release_file(logs: LogManager, disk: Disk) -> None:
+def test_a_failed_flush_releases_its_segment_files(logs: LogManager, disk: Disk) -> None:
     log = the_log(logs, "first")
     append(log, b"two")
     log.roll()

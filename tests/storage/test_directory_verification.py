@@ -40,7 +40,7 @@ def verify(directory: Path) -> list[Finding]:
     return list(verify_log_directory(FILES, find_partitions(FILES, str(directory))))
 
 
-def test_all_partitions_of_a_log_directory(directory: Path) -> None:
+def test_all_partitions_of_an_intact_log_directory_have_no_findings(directory: Path) -> None:
     checked = find_partitions(FILES, str(directory))
     assert checked.partitions == [f"{directory}/topic-0", f"{directory}/topic-1"]
     assert not checked.is_live
@@ -48,7 +48,9 @@ def test_all_partitions_of_a_log_directory(directory: Path) -> None:
     assert verify(directory) == []
 
 
-def test_a_single_partition(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_directory_is_found_with_its_log_directory(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     checked = find_partitions(FILES, str(directory / "topic-1"))
     assert (checked.log_directory, checked.partitions) == (str(directory), [f"{directory}/topic-1"])
     monkeypatch.chdir(directory / "topic-1")
@@ -64,12 +66,12 @@ def test_a_single_partition(directory: Path, monkeypatch: pytest.MonkeyPatch) ->
         "meta.properties",
     ],
 )
-def test_garbage_in_a_checkpoint(directory: Path, name: str) -> None:
+def test_garbage_in_a_checkpoint_or_meta_properties_is_reported(directory: Path, name: str) -> None:
     (directory / name).write_bytes(b"0\n3\ngarbage \xff\n")
     assert [finding.path for finding in verify(directory)] == [f"{directory}/{name}"]
 
 
-def test_a_log_start_beyond_the_end(directory: Path) -> None:
+def test_a_log_start_offset_beyond_the_log_end_is_reported(directory: Path) -> None:
     (directory / "log-start-offset-checkpoint").write_text("0\n1\ntopic 1 5\n")
     assert [finding.path for finding in verify(directory)] == [f"{directory}/topic-1"]
 

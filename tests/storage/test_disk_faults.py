@@ -62,7 +62,7 @@ def test_a_short_write_on_a_full_disk_leaves_no_part() -> None:
     assert values_of(read_all(log)) == [b"before"]
 
 
-def test_no_room_for_a_new_segment() -> None:
+def test_a_full_disk_at_a_segment_roll_fails_the_append_and_loses_no_records() -> None:
     files = ForgetfulFiles()
     log = open_log(files, segment_bytes=100)
     append(log, b"before")
@@ -89,7 +89,7 @@ def test_no_room_for_the_index_is_seen_before_the_batch_is_visible() -> None:
     assert values_of(read_all(log)) == [b"%d" % number for number in range(numbers + 1)]
 
 
-def test_a_failed_sync_is_told_and_the_recovery_point_stays() -> None:
+def test_a_failed_fsync_is_a_storage_error_and_keeps_the_recovery_point() -> None:
     files = ForgetfulFiles()
     log = open_log(files)
     append(log, b"one")
@@ -116,7 +116,7 @@ def test_a_failed_read_is_a_storage_error() -> None:
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_a_run_that_is_indexed_in_part_is_taken_back() -> None:
+def test_index_entries_of_a_failed_append_are_removed() -> None:
     files = ForgetfulFiles()
     log = open_log(files, index_interval_bytes=0)
     for number in range(120):

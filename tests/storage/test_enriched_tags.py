@@ -67,7 +67,7 @@ EXPECTED = [
 """The receipt times of v0 messages are exact, those of other batches to RECEIPT_RESOLUTION_MS."""
 
 
-def test_tags_of_every_kind(log: PartitionLog) -> None:
+def test_the_index_has_the_tags_of_batches_of_every_format(log: PartitionLog) -> None:
     assert all_tags(log) == EXPECTED
 
 
@@ -76,7 +76,7 @@ def test_tags_survive_a_kill(log: PartitionLog) -> None:
     assert all_tags(again) == EXPECTED
 
 
-def test_without_the_index_only_receipt_times_are_guessed(log: PartitionLog) -> None:
+def test_a_rebuilt_index_has_all_tags_but_takes_receipt_times_from_the_file(log: PartitionLog) -> None:
     files = log.segment_list._pool.files
     assert isinstance(files, ForgetfulFiles)
     files.remove(log.segments[0].index.path)
@@ -87,7 +87,7 @@ def test_without_the_index_only_receipt_times_are_guessed(log: PartitionLog) -> 
 
 @pytest.mark.parametrize("damaged", [range(1), range(9, 11), range(3, 4), range(12, 99), range(99)], ids=str)
 @pytest.mark.parametrize("is_cut", [False, True])
-def test_receipt_times_in_a_damage_are_never_too_early(damaged: range, is_cut: bool) -> None:
+def test_receipt_times_of_damaged_index_entries_are_never_too_early(damaged: range, is_cut: bool) -> None:
     """Records that seem to be older than they are would be deleted too early."""
     files, clock = ForgetfulFiles(), ManualClock(NOW_MS)
     files.now_ms = NOW_MS + 14 * RECEIPT_RESOLUTION_MS
@@ -115,7 +115,7 @@ def test_receipt_times_in_a_damage_are_never_too_early(damaged: range, is_cut: b
         assert again[damaged.start] == before[damaged.stop], "that of the next good entry"
 
 
-def test_without_the_index_append_times_are_receipt_times() -> None:
+def test_a_rebuilt_index_takes_receipt_times_from_log_append_times() -> None:
     files, clock = ForgetfulFiles(), ManualClock(NOW_MS)
     log = PartitionLog.open(
         "/logs/topic-0", LogConfig(message_timestamp_type="LogAppendTime"), clock, pool=OpenFiles(files)
@@ -129,7 +129,7 @@ def test_without_the_index_append_times_are_receipt_times() -> None:
     assert [tags.timestamp_ms for tags in all_tags(again)] == [NOW_MS, NOW_MS + 10, modified_ms]
 
 
-def test_records_of_a_lazy_producer_are_numbered_by_index(log: PartitionLog) -> None:
+def test_records_of_wrappers_with_invalid_inner_offsets_are_numbered_by_index(log: PartitionLog) -> None:
     (segment,) = log.segments
     batches = [batch for batch in segment.batches_from(0) if batch.is_numbered_by_index]
     assert [[record.offset for record in iter_records(batch)] for batch in batches] == [[2, 3, 4], [7, 8, 9]]

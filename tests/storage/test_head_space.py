@@ -30,7 +30,7 @@ def numbers(log: PartitionLog) -> list[int]:
 
 @pytest.mark.parametrize("is_finished", [False, True])
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_space_comes_back(tmp_path: Path, magic: int, is_finished: bool) -> None:
+def test_the_disk_space_of_deleted_records_is_freed(tmp_path: Path, magic: int, is_finished: bool) -> None:
     directory = tmp_path / "topic-0"
     log = PartitionLog.open(str(directory), LogConfig(), ManualClock(1000))
     fill(log, magic=magic)
@@ -73,7 +73,7 @@ def test_a_reclaimed_head_is_an_empty_batch_over_the_old_offsets(tmp_path: Path)
     log.close()
 
 
-def test_not_while_somebody_reads(tmp_path: Path) -> None:
+def test_head_space_is_not_reclaimed_while_a_reader_holds_a_slice(tmp_path: Path) -> None:
     log = PartitionLog.open(str(tmp_path / "topic-0"), LogConfig(), ManualClock(1000))
     fill(log)
     held = log.read(0, 1000)
@@ -84,7 +84,7 @@ def test_not_while_somebody_reads(tmp_path: Path) -> None:
     log.close()
 
 
-def test_little_is_not_worth_it() -> None:
+def test_a_small_head_is_not_reclaimed() -> None:
     files = ForgetfulFiles()
     log = PartitionLog.open("/logs/topic-0", LogConfig(), ManualClock(1000), pool=OpenFiles(files))
     fill(log)
@@ -92,7 +92,7 @@ def test_little_is_not_worth_it() -> None:
     assert due_reclaiming(log, files) is None
 
 
-def test_a_crash_in_between_is_made_good() -> None:
+def test_a_crash_during_head_reclaiming_loses_no_records() -> None:
     for point in range(50):
         files = Crashing()
         log = PartitionLog.open("/logs/topic-0", LogConfig(), ManualClock(1000), pool=OpenFiles(files))

@@ -30,7 +30,7 @@ def run_and_kill(directory: Path, sequence: int, acknowledgements: int) -> dict[
     return acknowledged
 
 
-def test_acknowledged_records_survive(tmp_path: Path) -> None:
+def test_acknowledged_records_survive_kills_and_are_not_duplicated(tmp_path: Path) -> None:
     chance = random.Random(9)
     acknowledged: dict[int, int] = {}
     sequence = 0

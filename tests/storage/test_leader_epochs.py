@@ -39,7 +39,7 @@ def test_flushed_leader_epochs_survive_a_power_cut(kept_unsynced_bytes: int) -> 
 
 
 @pytest.mark.parametrize("kept_unsynced_bytes", [0, 10, 1 << 20])
-def test_a_power_cut_before_the_flush_leaves_a_log_that_goes_on(kept_unsynced_bytes: int) -> None:
+def test_a_log_is_usable_after_a_power_cut_before_the_flush(kept_unsynced_bytes: int) -> None:
     files = ForgetfulFiles()
     log = open_log(files)
     log.append(payload([b"a"]), leader_epoch=4)
@@ -53,7 +53,7 @@ def test_a_power_cut_before_the_flush_leaves_a_log_that_goes_on(kept_unsynced_by
 
 
 @pytest.mark.parametrize("epoch", [-2, -1, 0, 5])
-def test_a_log_without_epochs_knows_where_none_ended(epoch: int) -> None:
+def test_an_empty_log_has_no_end_offset_for_any_leader_epoch(epoch: int) -> None:
     assert open_log(ForgetfulFiles()).end_offset_for_epoch(epoch) == (-1, -1)
 
 

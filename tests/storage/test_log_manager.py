@@ -46,7 +46,7 @@ def maintain(logs: LogManager, clock: ManualClock) -> None:
         step()
 
 
-def test_logs_are_there_after_a_restart(tmp_path: Path, clock: ManualClock) -> None:
+def test_logs_topic_ids_and_the_cluster_id_survive_a_restart(tmp_path: Path, clock: ManualClock) -> None:
     logs = manager(clock, tmp_path, cluster_id="abc")
     topic_id = uuid.uuid4()
     append(logs.create("topic", 0, topic_id), b"one", b"two")
@@ -104,22 +104,24 @@ class TestRefusals:
         assert "\n" not in str(caught.value)
         return str(caught.value)
 
-    def test_a_directory_in_use(self, tmp_path: Path, clock: ManualClock) -> None:
+    def test_a_log_directory_in_use_is_refused(self, tmp_path: Path, clock: ManualClock) -> None:
         logs = manager(clock, tmp_path)
         assert "in use" in self.refused(clock, tmp_path)
         logs.close()
         manager(clock, tmp_path).close()
 
-    def test_another_cluster(self, tmp_path: Path, clock: ManualClock) -> None:
+    def test_a_log_directory_of_another_cluster_is_refused(self, tmp_path: Path, clock: ManualClock) -> None:
         manager(clock, tmp_path, cluster_id="one").close()
         assert "belongs to cluster one" in self.refused(clock, tmp_path, cluster_id="two")
 
-    def test_another_node(self, tmp_path: Path, clock: ManualClock) -> None:
+    def test_a_log_directory_of_another_node_is_refused(self, tmp_path: Path, clock: ManualClock) -> None:
         manager(clock, tmp_path, node_id=1).close()
         assert "node.id=1" in self.refused(clock, tmp_path, node_id=2)
 
     @pytest.mark.parametrize("version", ["99", "2", "x"])
-    def test_a_version_to_come(self, tmp_path: Path, clock: ManualClock, version: str) -> None:
+    def test_an_unknown_version_of_meta_properties_is_refused(
+        self, tmp_path: Path, clock: ManualClock, version: str
+    ) -> None:
         manager(clock, tmp_path).close()
         meta = tmp_path / "meta.properties"
         text = meta.read_text().replace("version=1", f"version={version}")
@@ -127,18 +129,18 @@ class TestRefusals:
         assert f"version number {version}" in self.refused(clock, tmp_path)
         assert meta.read_text() == text
 
-    def test_not_a_directory(self, tmp_path: Path, clock: ManualClock) -> None:
+    def test_a_file_as_log_directory_is_refused(self, tmp_path: Path, clock: ManualClock) -> None:
         (tmp_path / "file").write_text("")
         assert "cannot be used" in self.refused(clock, tmp_path / "file")
 
-    def test_a_refused_directory_frees_the_others(self, tmp_path: Path, clock: ManualClock) -> None:
+    def test_a_refused_log_directory_unlocks_the_others(self, tmp_path: Path, clock: ManualClock) -> None:
         (tmp_path / "file").write_text("")
         with pytest.raises(StorageUnavailableError):
             manager(clock, tmp_path / "good", tmp_path / "file")
         manager(clock, tmp_path / "good").close()
 
 
-def test_garbage_in_the_directory_is_passed_over(tmp_path: Path, clock: ManualClock) -> None:
+def test_garbage_files_in_a_log_directory_are_ignored(tmp_path: Path, clock: ManualClock) -> None:
     logs = manager(clock, tmp_path)
     append(logs.create("topic", 0), b"one")
     logs.close()
@@ -155,7 +157,7 @@ def test_garbage_in_the_directory_is_passed_over(tmp_path: Path, clock: ManualCl
     again.close()
 
 
-def test_deletion_renames_then_removes(tmp_path: Path, clock: ManualClock) -> None:
+def test_a_deleted_log_is_renamed_and_removed_after_file_delete_delay_ms(tmp_path: Path, clock: ManualClock) -> None:
     logs = manager(clock, tmp_path)
     log = logs.create("topic", 0)
     append(log, b"one")
@@ -220,7 +222,7 @@ def test_held_slices_survive_eviction(tmp_path: Path, clock: ManualClock) -> Non
     logs.close()
 
 
-def test_maintenance_flushes_what_is_due(tmp_path: Path, clock: ManualClock) -> None:
+def test_maintenance_flushes_logs_after_flush_ms_and_at_a_roll(tmp_path: Path, clock: ManualClock) -> None:
     logs = manager(clock, tmp_path)
     log = logs.create("topic", 0, config=LogConfig(flush_ms=500, retention_ms=-1))
     append(log, b"one")
@@ -238,7 +240,7 @@ def test_maintenance_flushes_what_is_due(tmp_path: Path, clock: ManualClock) -> 
     logs.close()
 
 
-def test_flush_messages(tmp_path: Path, clock: ManualClock) -> None:
+def test_a_log_is_flushed_after_flush_messages_records(tmp_path: Path, clock: ManualClock) -> None:
     logs = manager(clock, tmp_path)
     log = logs.create("topic", 0, config=LogConfig(flush_messages=3))
     append(log, b"1", b"2")
@@ -252,13 +254,13 @@ def test_flush_messages(tmp_path: Path, clock: ManualClock) -> None:
     "data",
     [b"", b"0\n", b"0\nx\n", b"1\n0\n", b"0\n2\na 0 1\n", b"0\n-1\n", b"\xff\n0\n", b"0\n1\na 0 1\nb 0 1\n"],
 )
-def test_malformed_checkpoints(data: bytes) -> None:
+def test_malformed_checkpoints_are_refused(data: bytes) -> None:
     with pytest.raises(MalformedCheckpointError):
         parse_lines(data)
 
 
 @pytest.mark.parametrize("entry", ["topic 0 -1", "topic 0 9223372036854775808", "topic -1 2", "topic 2147483648 2"])
-def test_a_log_start_that_no_log_can_have_deletes_nothing(tmp_path: Path, clock: ManualClock, entry: str) -> None:
+def test_an_invalid_log_start_checkpoint_deletes_no_records(tmp_path: Path, clock: ManualClock, entry: str) -> None:
     logs = manager(clock, tmp_path)
     append(logs.create("topic", 0), b"1", b"2")
     logs.close()
@@ -275,7 +277,7 @@ def test_a_log_start_that_no_log_can_have_deletes_nothing(tmp_path: Path, clock:
 
 
 @pytest.mark.parametrize("entry", ["0 9223372036854775808", "2147483648 0", "-1 0", "0 -1", "0"])
-def test_a_leader_epoch_that_cannot_be_is_malformed(tmp_path: Path, entry: str) -> None:
+def test_an_invalid_leader_epoch_checkpoint_is_malformed(tmp_path: Path, entry: str) -> None:
     path = _written(tmp_path / "leader-epoch-checkpoint", f"0\n1\n{entry}\n")
     with pytest.raises(MalformedCheckpointError):
         LeaderEpochs(OsFiles(), path).load()
@@ -286,12 +288,12 @@ def _written(path: Path, text: str) -> str:
     return str(path)
 
 
-def test_checkpoint_round_trip() -> None:
+def test_checkpoint_lines_are_read_as_written() -> None:
     lines = ["a 0 1", "b 1 2"]
     assert parse_lines(format_lines(lines)) == lines
 
 
-def test_uuid_text() -> None:
+def test_uuids_are_encoded_in_22_characters_and_decoded() -> None:
     value = uuid.uuid4()
     assert decode_uuid(encode_uuid(value)) == value
     assert len(encode_uuid(value)) == 22
@@ -314,7 +316,7 @@ def test_many_logs_are_closed_at_the_same_time(tmp_path: Path, clock: ManualCloc
     again.close()
 
 
-def test_one_log_of_many_that_cannot_be_closed(
+def test_a_log_that_fails_to_close_leaves_no_clean_shutdown_marker(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs = manager(clock, tmp_path)
@@ -333,7 +335,7 @@ def test_one_log_of_many_that_cannot_be_closed(
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-def test_producers_outlive_a_stop(tmp_path: Path, clock: ManualClock) -> None:
+def test_producer_state_survives_restarts_until_it_expires(tmp_path: Path, clock: ManualClock) -> None:
     logs = manager(clock, tmp_path)
     log = logs.create("topic", 0)
     log.append(payload([b"a"], producer_id=5, producer_epoch=0, base_sequence=0), leader_epoch=0)
@@ -351,7 +353,7 @@ def test_producers_outlive_a_stop(tmp_path: Path, clock: ManualClock) -> None:
         assert len(list(tmp_path.glob("topic-0/*.snapshot"))) <= 1
 
 
-def test_a_crash_costs_only_the_logs_that_were_written(
+def test_after_a_crash_only_logs_with_new_records_are_recovered(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs = manager(clock, tmp_path)

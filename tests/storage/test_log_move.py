@@ -109,7 +109,7 @@ def test_a_moved_log_is_unchanged_also_after_a_restart(disks: Disks, prepare: Ca
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_receipt_times_come_along(disks: Disks, magic: int) -> None:
+def test_a_moved_log_keeps_its_receipt_times(disks: Disks, magic: int) -> None:
     for _ in range(30):
         disks.log.append(payload([b"x" * 500], magic=magic), leader_epoch=0)
         disks.clock.advance(1_500)
@@ -125,7 +125,7 @@ def receipts(log: PartitionLog) -> list[int]:
     return [segment.receipt_of(batch) for segment in log.segments for batch in segment.batches_from(0)]
 
 
-def test_producers_and_transactions_come_along(disks: Disks) -> None:
+def test_a_moved_log_keeps_its_producer_state_and_transactions(disks: Disks) -> None:
     def data(sequence: int) -> object:
         produced = payload(
             [b"x"], producer_id=PRODUCER, producer_epoch=0, base_sequence=sequence, is_transactional=True
@@ -157,7 +157,7 @@ def test_records_deleted_during_a_move_are_deleted_in_the_copy(disks: Disks) -> 
     assert everything(disks.manager.finish_move(move)) == before
 
 
-def test_a_crash_leaves_it_where_it_was(disks: Disks) -> None:
+def test_a_crash_during_a_move_leaves_the_log_in_its_old_directory(disks: Disks) -> None:
     fill(disks.log)
     before = everything(disks.log)
     disks.manager.begin_move(disks.log, disks.manager.directories[1]).step()
@@ -173,7 +173,7 @@ def test_a_crash_leaves_it_where_it_was(disks: Disks) -> None:
     assert not [path for path in Path(disks.paths[1]).iterdir() if path.name.endswith("-future")]
 
 
-def test_a_move_that_is_given_up_leaves_nothing(disks: Disks) -> None:
+def test_a_cancelled_move_leaves_no_files(disks: Disks) -> None:
     fill(disks.log)
     move = disks.manager.begin_move(disks.log, disks.manager.directories[1])
     move.step()

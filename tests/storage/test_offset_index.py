@@ -18,7 +18,7 @@ def written(path: Path, entry_count: int) -> None:
     index.release_file()
 
 
-def test_an_index_that_is_begun_anew_keeps_nothing_of_the_old_one(tmp_path: Path) -> None:
+def test_a_recreated_index_keeps_no_entries_of_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000000.gindex"
     written(path, 500)
     written(path, 200)

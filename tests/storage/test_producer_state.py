@@ -78,7 +78,7 @@ def refused(code: ErrorCode, log: PartitionLog, sequence: int, **options: int) -
 
 
 class TestSequences:
-    def test_in_order(self, log: PartitionLog) -> None:
+    def test_batches_in_sequence_order_are_appended(self, log: PartitionLog) -> None:
         assert send(log, 0, 3).base_offset == 0
         assert send(log, 3).base_offset == 3
 
@@ -95,33 +95,33 @@ class TestSequences:
             assert send(log, sequence).duplicate
         refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, log, 0)
 
-    def test_the_same_start_with_another_length_is_no_duplicate(self, log: PartitionLog) -> None:
+    def test_a_batch_with_a_known_base_sequence_and_another_length_is_refused(self, log: PartitionLog) -> None:
         send(log, 0, 3)
         refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, log, 0, count=2)
 
-    def test_a_gap(self, log: PartitionLog) -> None:
+    def test_a_sequence_gap_is_out_of_order_sequence_number(self, log: PartitionLog) -> None:
         send(log, 0)
         refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, log, 2)
 
-    def test_without_state_any_start_is_good(self, log: PartitionLog) -> None:
+    def test_an_unknown_producer_may_start_at_any_sequence(self, log: PartitionLog) -> None:
         assert send(log, 42).base_offset == 0
         refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, log, 44)
 
-    def test_wrap_around(self, log: PartitionLog) -> None:
+    def test_sequences_wrap_around_between_batches(self, log: PartitionLog) -> None:
         send(log, MAX_SEQUENCE)
         send(log, 0)
         assert send(log, MAX_SEQUENCE).duplicate
 
-    def test_wrap_around_inside_a_batch(self, log: PartitionLog) -> None:
+    def test_sequences_wrap_around_inside_a_batch(self, log: PartitionLog) -> None:
         send(log, MAX_SEQUENCE - 1, 4)
         send(log, 2)
         assert send(log, MAX_SEQUENCE - 1, 4).duplicate
 
-    def test_a_coordinator_is_not_held_to_sequences(self, log: PartitionLog) -> None:
+    def test_sequences_of_coordinator_batches_are_not_checked(self, log: PartitionLog) -> None:
         send(log, 0)
         assert send(log, 5, origin=AppendOrigin.COORDINATOR).base_offset == 1
 
-    def test_producers_do_not_meet(self, log: PartitionLog) -> None:
+    def test_producers_have_independent_sequences(self, log: PartitionLog) -> None:
         send(log, 0, producer=1)
         send(log, 0, producer=2)
         send(log, 1, producer=1)
@@ -129,21 +129,21 @@ class TestSequences:
 
 
 class TestEpochs:
-    def test_an_older_one_is_fenced(self, log: PartitionLog) -> None:
+    def test_an_older_producer_epoch_is_fenced(self, log: PartitionLog) -> None:
         send(log, 0, epoch=3)
         refused(ErrorCode.INVALID_PRODUCER_EPOCH, log, 1, epoch=2)
 
-    def test_a_new_one_begins_at_zero(self, log: PartitionLog) -> None:
+    def test_a_new_producer_epoch_starts_at_sequence_0(self, log: PartitionLog) -> None:
         send(log, 0, 5)
         refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, log, 5, epoch=1)
         assert send(log, 0, epoch=1).base_offset == 5
 
-    def test_a_new_one_forgets_duplicates(self, log: PartitionLog) -> None:
+    def test_a_duplicate_of_an_older_producer_epoch_is_fenced(self, log: PartitionLog) -> None:
         send(log, 0)
         send(log, 0, epoch=1)
         refused(ErrorCode.INVALID_PRODUCER_EPOCH, log, 0, epoch=0)
 
-    def test_a_marker_may_raise_it(self, log: PartitionLog) -> None:
+    def test_a_transaction_marker_may_raise_the_producer_epoch(self, log: PartitionLog) -> None:
         send(log, 0, transactional=True)
         end(log, is_abort=True, epoch=1)
         refused(ErrorCode.INVALID_PRODUCER_EPOCH, log, 1)
@@ -151,7 +151,7 @@ class TestEpochs:
 
 
 class TestTransactions:
-    def test_an_open_one_holds_the_last_stable_offset(self, log: PartitionLog) -> None:
+    def test_an_open_transaction_holds_back_the_last_stable_offset(self, log: PartitionLog) -> None:
         append(log, b"before")
         send(log, 0, transactional=True)
         append(log, b"after")
@@ -160,7 +160,7 @@ class TestTransactions:
         end(log, is_abort=False)
         assert log.last_stable_offset == 4
 
-    def test_two_that_overlap(self, log: PartitionLog) -> None:
+    def test_the_last_stable_offset_waits_for_all_overlapping_transactions(self, log: PartitionLog) -> None:
         send(log, 0, producer=1, transactional=True)
         send(log, 0, producer=2, transactional=True)
         end(log, is_abort=True, producer=1)
@@ -169,7 +169,7 @@ class TestTransactions:
         assert log.last_stable_offset == 4
         assert log.aborted_transactions(0, 10) == [AbortedTransaction(1, 0, 2, 1)]
 
-    def test_aborted_ones_by_range(self, log: PartitionLog) -> None:
+    def test_aborted_transactions_are_listed_by_offset_range(self, log: PartitionLog) -> None:
         for index in range(3):
             send(log, index, transactional=True)
             end(log, is_abort=index != 1)
@@ -179,16 +179,16 @@ class TestTransactions:
         assert log.aborted_transactions(0, 4) == [first]
         assert log.aborted_transactions(2, 4) == []
 
-    def test_an_end_without_records_changes_nothing(self, log: PartitionLog) -> None:
+    def test_a_marker_without_transactional_records_adds_no_aborted_transaction(self, log: PartitionLog) -> None:
         end(log, is_abort=True)
         assert log.aborted_transactions(0, 10) == []
         assert log.last_stable_offset == 1
 
-    def test_a_plain_batch_inside_is_refused(self, log: PartitionLog) -> None:
+    def test_a_non_transactional_batch_in_an_open_transaction_is_invalid_txn_state(self, log: PartitionLog) -> None:
         send(log, 0, transactional=True)
         refused(ErrorCode.INVALID_TXN_STATE, log, 1)
 
-    def test_an_old_coordinator_is_fenced(self, log: PartitionLog) -> None:
+    def test_a_marker_with_an_older_coordinator_epoch_is_fenced(self, log: PartitionLog) -> None:
         send(log, 0, transactional=True)
         end(log, is_abort=False, coordinator_epoch=2)
         send(log, 1, transactional=True)
@@ -196,13 +196,13 @@ class TestTransactions:
             end(log, is_abort=False, coordinator_epoch=1)
         assert caught.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
-    def test_an_open_one_outlives_expiration(self, log: PartitionLog) -> None:
+    def test_a_producer_with_an_open_transaction_does_not_expire(self, log: PartitionLog) -> None:
         send(log, 0, transactional=True)
         log.producers.expire(NOW_MS)
         log.producers.expire(NOW_MS + 10 * PRODUCER_ID_EXPIRATION_MS)
         assert log.last_stable_offset == 0
 
-    def test_with_other_replicas_an_ended_one_waits_for_the_high_watermark(self, log: PartitionLog) -> None:
+    def test_an_ended_transaction_is_stable_only_below_the_high_watermark(self, log: PartitionLog) -> None:
         log.sole_replica = False
         send(log, 0, transactional=True)
         end(log, is_abort=False)
@@ -214,7 +214,7 @@ class TestTransactions:
 
 class TestRestart:
     @pytest.mark.parametrize("is_clean", [False, True])
-    def test_sequences_epochs_and_transactions_come_back(
+    def test_sequences_epochs_and_transactions_survive_a_restart(
         self, files: ForgetfulFiles, clock: ManualClock, log: PartitionLog, is_clean: bool
     ) -> None:
         send(log, 0, 3, producer=1)
@@ -240,7 +240,7 @@ class TestRestart:
         files.remove("/logs/topic-0/00000000000000000000.txnindex")
         assert open_log(files, clock).aborted_transactions(0, 10) == expected
 
-    def test_truncation_takes_producers_back(self, log: PartitionLog) -> None:
+    def test_truncation_restores_the_producer_state_at_its_offset(self, log: PartitionLog) -> None:
         send(log, 0)
         send(log, 1, transactional=True)
         log.truncate_to(1)
@@ -253,7 +253,7 @@ class TestRestart:
         snapshot = parse_snapshot(files.read("/logs/topic-0/00000000000000000001.snapshot"))
         assert snapshot == [ProducerSnapshot(7, 0, 0, 0, 0, 1000, -1, -1)]
 
-    def test_expired_producers_may_begin_anywhere(self, log: PartitionLog) -> None:
+    def test_an_expired_producer_may_start_at_any_sequence(self, log: PartitionLog) -> None:
         send(log, 0)
         log.producers.expire(NOW_MS)
         log.producers.expire(NOW_MS + PRODUCER_ID_EXPIRATION_MS - 1)
@@ -271,24 +271,24 @@ class TestRestart:
 class TestSnapshotFormat:
     PRODUCERS = [ProducerSnapshot(1, 2, 3, 4, 5, 6, 7, 8), ProducerSnapshot(2**40, 0, -1, -1, 0, -1, -1, -1)]
 
-    def test_round_trip(self) -> None:
+    def test_a_snapshot_is_read_as_written(self) -> None:
         assert parse_snapshot(format_snapshot(self.PRODUCERS)) == self.PRODUCERS
         assert parse_snapshot(format_snapshot([])) == []
 
-    def test_bytes_are_kafkas(self) -> None:
+    def test_snapshots_are_written_in_kafkas_format(self) -> None:
         body = "00000001" + "0000000000000001" + "0002" + "00000003" + "0000000000000004" + "00000005"
         body += "0000000000000006" + "00000007" + "0000000000000008"
         assert format_snapshot(self.PRODUCERS[:1])[6:].hex() == body
         assert format_snapshot(self.PRODUCERS[:1])[:2] == b"\0\1"
 
     @pytest.mark.parametrize("position", [0, 1, 2, 5, 6, 9, 20, -1])
-    def test_any_flip_is_seen(self, position: int) -> None:
+    def test_a_snapshot_with_a_flipped_bit_is_malformed(self, position: int) -> None:
         data = bytearray(format_snapshot(self.PRODUCERS))
         data[position] ^= 4
         with pytest.raises(MalformedSnapshotError):
             parse_snapshot(bytes(data))
 
     @pytest.mark.parametrize("size", [0, 5, 9, 30])
-    def test_a_cut_is_seen(self, size: int) -> None:
+    def test_a_truncated_snapshot_is_malformed(self, size: int) -> None:
         with pytest.raises(MalformedSnapshotError):
             parse_snapshot(format_snapshot(self.PRODUCERS)[:size])

@@ -40,7 +40,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("text", "expected"), CASES, ids=[repr(text) for text, _ in CASES])
-def test_case(text: str, expected: dict[str, str]) -> None:
+def test_each_syntax_case_is_parsed_as_by_java(text: str, expected: dict[str, str]) -> None:
     assert parse_properties(text) == expected
 
 

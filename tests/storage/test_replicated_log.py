@@ -24,7 +24,7 @@ def everything(log: PartitionLog) -> bytes:
         return bytes(found.read())
 
 
-def test_the_high_watermark_survives_a_restart_and_is_never_beyond_what_was_noted(tmp_path: Path) -> None:
+def test_the_high_watermark_is_restored_from_its_checkpoint_after_a_restart(tmp_path: Path) -> None:
     clock = ManualClock(1_000)
     logs = LogManager([str(tmp_path)], LogConfig(), clock)
     logs.open_all()
@@ -64,7 +64,7 @@ def test_a_transaction_that_ended_above_the_high_watermark_is_not_stable_after_a
     assert log.last_stable_offset == 2
 
 
-def test_old_messages_get_the_epoch_that_the_leader_knows_them_by() -> None:
+def test_old_messages_on_a_follower_get_the_leader_epoch_of_the_leader_log() -> None:
     leader, follower = open_log(), open_log("/logs/copy-0")
     for epoch, magic in ((1, 0), (1, 1), (3, 1), (3, 0)):
         leader.append(payload([b"x"], magic=magic), leader_epoch=epoch)
@@ -91,7 +91,9 @@ def producers_of(log: PartitionLog) -> dict[int, tuple[int, list[tuple[int, ...]
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 9)), min_size=1, max_size=30), st.data())
 @settings(max_examples=60)
-def test_a_cut_leaves_what_reading_the_log_anew_would_find(writes: list[tuple[int, int]], data: st.DataObject) -> None:
+def test_a_truncated_log_has_the_same_state_as_after_reopening(
+    writes: list[tuple[int, int]], data: st.DataObject
+) -> None:
     files = ForgetfulFiles()
     log = PartitionLog.open("/logs/t-0", LogConfig(index_interval_bytes=200), ManualClock(5_000), pool=OpenFiles(files))
     epochs = dict.fromkeys(range(4), 0)

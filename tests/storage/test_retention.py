@@ -18,7 +18,7 @@ def open_log(config: LogConfig, clock: ManualClock, files: ForgetfulFiles | None
     return PartitionLog.open("/logs/topic-0", config, clock, pool=OpenFiles(files or ForgetfulFiles()))
 
 
-def test_a_young_active_segment_loses_its_old_head() -> None:
+def test_retention_removes_expired_records_from_the_active_segment() -> None:
     """KAFKA-979: retention does not wait until the segment is full."""
     clock = ManualClock(1_000)
     log = open_log(LogConfig(retention_ms=100), clock)
@@ -167,13 +167,13 @@ class TestDeleteRecords:
             log.read(1, 100)
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
-    def test_to_the_high_watermark(self) -> None:
+    def test_delete_records_with_minus_1_deletes_up_to_the_high_watermark(self) -> None:
         log = open_log(LogConfig(), ManualClock())
         append(log, b"0", b"1")
         assert log.advance_log_start(-1) == 2
         assert read_all(log) == []
 
-    def test_beyond_the_high_watermark(self) -> None:
+    def test_delete_records_beyond_the_high_watermark_is_offset_out_of_range(self) -> None:
         log = open_log(LogConfig(), ManualClock())
         with pytest.raises(BrokerError) as caught:
             log.advance_log_start(1)

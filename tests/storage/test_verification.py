@@ -34,7 +34,7 @@ def verify(directory: Path) -> list[Finding]:
     return findings
 
 
-def test_a_good_log(directory: Path) -> None:
+def test_an_intact_log_has_no_findings(directory: Path) -> None:
     assert verify(directory) == []
 
 
@@ -45,7 +45,7 @@ def test_progress_reaches_the_end(directory: Path) -> None:
     assert sum(seen) == segment_bytes(ReadOnlyFiles(), str(directory)) > 0
 
 
-def test_a_flipped_bit(directory: Path) -> None:
+def test_a_flipped_bit_in_a_segment_is_reported_as_a_crc_error(directory: Path) -> None:
     path = sorted(directory.glob("*.log"))[1]
     data = bytearray(path.read_bytes())
     data[30] ^= 1
@@ -56,7 +56,7 @@ def test_a_flipped_bit(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".gindex", ".snapshot"])
-def test_a_damaged_side_file(directory: Path, suffix: str) -> None:
+def test_a_damaged_index_or_snapshot_is_reported(directory: Path, suffix: str) -> None:
     path = sorted(directory.glob(f"*{suffix}"))[1]
     data = bytearray(path.read_bytes())
     data[len(data) - 3] ^= 0x10
@@ -64,13 +64,13 @@ def test_a_damaged_side_file(directory: Path, suffix: str) -> None:
     assert [finding.path for finding in verify(directory)] == [str(path)]
 
 
-def test_a_swapped_index(directory: Path) -> None:
+def test_an_index_of_another_segment_is_reported(directory: Path) -> None:
     first, second, *_ = sorted(directory.glob("*.gindex"))
     first.write_bytes(second.read_bytes())
     assert [finding.path for finding in verify(directory)] == [str(first)]
 
 
-def test_left_overs_and_orphans(directory: Path) -> None:
+def test_left_over_and_orphan_files_are_reported(directory: Path) -> None:
     (directory / "00000000000000000003.gindex").write_bytes(b"")
     (directory / "00000000000000000000.log.cleaned").write_bytes(b"")
     (directory / "00000000000000000000.txnindex").write_bytes(b"x" * 40)
@@ -82,7 +82,7 @@ def test_left_overs_and_orphans(directory: Path) -> None:
     }
 
 
-def test_a_missing_segment(directory: Path) -> None:
+def test_a_missing_segment_is_reported(directory: Path) -> None:
     missing = sorted(directory.glob("*.log"))[1]
     for path in (missing, missing.with_suffix(".gindex")):
         path.unlink()
@@ -91,13 +91,13 @@ def test_a_missing_segment(directory: Path) -> None:
     assert "are missing between the segment before it and this one" in found.problem
 
 
-def test_an_old_segment_under_a_later_name(directory: Path) -> None:
+def test_a_segment_under_the_name_of_a_later_one_is_reported(directory: Path) -> None:
     first, _, third, *_ = sorted(directory.glob("*.log"))
     third.write_bytes(first.read_bytes())
     assert verify(directory)[0].path == str(third)
 
 
-def test_an_index_that_would_hide_records_from_look_ups_by_time(directory: Path) -> None:
+def test_an_index_timestamp_below_that_of_its_batch_is_reported(directory: Path) -> None:
     log_path = sorted(directory.glob("*.log"))[1]
     data = bytearray(log_path.read_bytes())
     data[v2.MAX_TIMESTAMP_AT : v2.MAX_TIMESTAMP_AT + 8] = (10**9).to_bytes(8, "big")
@@ -109,18 +109,18 @@ def test_an_index_that_would_hide_records_from_look_ups_by_time(directory: Path)
 
 
 @pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "partition.metadata"])
-def test_garbage_in_small_files(directory: Path, name: str) -> None:
+def test_garbage_in_leader_epoch_or_partition_metadata_files_is_reported(directory: Path, name: str) -> None:
     (directory / name).write_bytes(b"\xff\xfegarbage\n\n1 2 3")
     assert [finding.path for finding in verify(directory)] == [str(directory / name)]
 
 
-def test_a_log_that_ends_before_it_starts(directory: Path) -> None:
+def test_a_log_start_offset_beyond_the_log_end_is_reported(directory: Path) -> None:
     (found,) = verify_partition(ReadOnlyFiles(), str(directory), log_start_offset=31)
     assert "starts at offset 31, but the log ends at 30" in found.problem
     assert not list(verify_partition(ReadOnlyFiles(), str(directory), log_start_offset=30))
 
 
-def test_under_a_running_broker_nothing_is_said_of_what_comes_and_goes(directory: Path) -> None:
+def test_with_a_running_broker_temporary_states_are_not_reported(directory: Path) -> None:
     active = max(directory.glob("*.log"))
     active.write_bytes(active.read_bytes()[:-3])
     active.with_suffix(".gindex").unlink()
@@ -131,7 +131,7 @@ def test_under_a_running_broker_nothing_is_said_of_what_comes_and_goes(directory
 
 
 @pytest.mark.parametrize("interval_bytes", [50, 4096])
-def test_a_log_that_was_closed_opened_again_and_written_to_is_all_right(tmp_path: Path, interval_bytes: int) -> None:
+def test_a_reopened_and_appended_log_has_no_findings(tmp_path: Path, interval_bytes: int) -> None:
     path = tmp_path / "topic-0"
     config = LogConfig(index_interval_bytes=interval_bytes)
     log = PartitionLog.open(str(path), config, ManualClock())
@@ -159,7 +159,7 @@ class VanishingFiles(ReadOnlyFiles):
         return super().open(path, create=create)
 
 
-def test_a_segment_that_retention_takes_meanwhile(directory: Path) -> None:
+def test_with_a_running_broker_a_segment_removed_meanwhile_is_not_reported(directory: Path) -> None:
     files = VanishingFiles(str(min(directory.glob("*.log"))))
     assert list(verify_partition(files, str(directory), is_live=True)) == []
     with pytest.raises(FileNotFoundError):

@@ -31,7 +31,7 @@ def is_there(path: str) -> bool:
 
 
 @pytest.mark.parametrize("runs_in", ["thread", "process"])
-async def test_a_broker_has_its_topics_and_records(tmp_path: Path, runs_in: str) -> None:
+async def test_a_broker_starts_with_the_given_topics_and_seed_records(tmp_path: Path, runs_in: str) -> None:
     seed = tmp_path / "orders.jsonl"
     seed.write_text('{"value": "first"}\n')
     broker = Broker(topics=["users:2"], load=[seed], runs_in="thread" if runs_in == "thread" else "process")
@@ -48,7 +48,7 @@ async def test_a_broker_has_its_topics_and_records(tmp_path: Path, runs_in: str)
         _ = broker.bootstrap_servers
 
 
-def test_a_thread_can_be_started_again() -> None:
+def test_a_broker_in_a_thread_can_be_started_again() -> None:
     broker = Broker(runs_in="thread")
     for _ in range(2):
         with broker:
@@ -73,7 +73,9 @@ async def answers_with(broker: Broker, topic: str) -> str:
     return "ok"
 
 
-async def test_a_fault_lasts_for_a_block(gregor_broker: Broker, gregor_topics: Callable[..., str]) -> None:
+async def test_a_fault_applies_only_within_its_with_block(
+    gregor_broker: Broker, gregor_topics: Callable[..., str]
+) -> None:
     topic, other = gregor_topics(), gregor_topics()
     with gregor_broker.fault(f"api=Produce topic={topic} error=REQUEST_TIMED_OUT"):
         assert await answers_with(gregor_broker, topic) == "REQUEST_TIMED_OUT"
@@ -123,7 +125,7 @@ print(broker._running._process.pid, flush=True)
 
 
 @pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "os._exit(3)", "sys.exit(0)"])
-def test_the_broker_of_a_process_that_ends_stops_and_leaves_nothing(tmp_path: Path, end: str) -> None:
+def test_a_broker_stops_and_deletes_its_files_when_its_parent_process_ends(tmp_path: Path, end: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", STARTS_A_BROKER.format(end=end)],
         env={**os.environ, "TMPDIR": str(tmp_path)},
@@ -231,7 +233,9 @@ def test_the_fixtures_serve_tests_of_each_kind_in_two_workers(tmp_path: Path) ->
         ("gregor_runs_in = container", "", 1, "gregor_runs_in: write process or thread, not 'container'"),
     ],
 )
-def test_the_project_says_where_the_broker_runs(tmp_path: Path, line: str, kind: str, code: int, text: str) -> None:
+def test_gregor_runs_in_selects_a_broker_thread_or_process(
+    tmp_path: Path, line: str, kind: str, code: int, text: str
+) -> None:
     check = f"assert type(gregor_broker._running).__name__ == {kind!r}"
     (tmp_path / "test_user.py").write_text(f"def test_plain(gregor_broker):\n    {check}\n")
     (tmp_path / "pytest.ini").write_text(f"[pytest]\n{line}\n")

@@ -92,7 +92,7 @@ def test_a_request_that_ends_early_is_refused(sent: kazoo.Create, _: Create) -> 
             decode_request(whole[:end])
 
 
-def test_watches_are_decoded() -> None:
+def test_set_watches_requests_are_decoded() -> None:
     strings = struct.pack(">ii", 1, 2) + b"/a"
     assert decode_request(frame(OpCode.SET_WATCHES, struct.pack(">q", 9) + strings * 3)) == (
         5,
@@ -100,7 +100,7 @@ def test_watches_are_decoded() -> None:
     )
 
 
-def test_an_unknown_type_of_request_is_none() -> None:
+def test_a_request_of_an_unknown_type_is_decoded_as_none() -> None:
     assert decode_request(frame(16, b"whatever")) == (5, None)
 
 
@@ -133,7 +133,9 @@ def test_any_bytes_are_decoded_or_refused(body: bytes, op: int) -> None:
 
 
 @given(LONGS, NUMBERS, LONGS, st.booleans())
-def test_a_connect_request_and_its_reply(zxid: int, timeout_ms: int, session_id: int, read_only: bool) -> None:
+def test_a_connect_request_is_decoded_and_kazoo_reads_its_reply(
+    zxid: int, timeout_ms: int, session_id: int, read_only: bool
+) -> None:
     sent = bytes(kazoo.Connect(0, zxid, timeout_ms, session_id, b"p" * 16, True).serialize())
     request = decode_connect(sent if read_only else sent[:-1])
     assert (request.last_zxid_seen, request.timeout_ms, request.session_id) == (zxid, timeout_ms, session_id)

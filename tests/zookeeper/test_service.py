@@ -112,7 +112,7 @@ def client(new_client: Callable[[], Client]) -> Client:
     return new_client()
 
 
-async def test_brokers_have_the_address_for_each_client(client: Client) -> None:
+async def test_broker_nodes_have_the_advertised_address_for_each_client(client: Client) -> None:
     node = await client.data("/brokers/ids/2")
     assert (node["host"], node["port"], node["endpoints"]) == ("10.0.0.1", 9092, ["PLAINTEXT://10.0.0.1:9092"])
     data, stat = await client.ask(kazoo.GetData("/brokers/ids/2", None))
@@ -158,7 +158,9 @@ async def test_a_controller_that_is_unknown_has_no_node(client: Client, cluster:
     assert await client.ask(kazoo.Exists("/controller", None)) is KeeperCode.NONODE
 
 
-async def test_commits_are_made_for_the_client(client: Client, cluster: MemoryCluster) -> None:
+async def test_creating_an_offset_node_commits_the_offset_for_the_client(
+    client: Client, cluster: MemoryCluster
+) -> None:
     await client.make(f"{OFFSETS}/0", b" 17\n")
     assert cluster.offsets == {"g": {TopicPartition("t", 0): 17}}
     assert set(cluster.clients) == {client.address}
@@ -175,7 +177,9 @@ async def test_offsets_that_kafka_has_dropped_have_no_nodes(client: Client, clus
     assert await client.ask(kazoo.GetChildren("/consumers", None)) == []
 
 
-async def test_groups_come_and_go_but_nodes_of_clients_stay(client: Client, cluster: MemoryCluster) -> None:
+async def test_groups_deleted_in_kafka_have_no_nodes_and_nodes_of_clients_stay(
+    client: Client, cluster: MemoryCluster
+) -> None:
     cluster.offsets = {"a": {}, "with/slash": {}, "..": {}, "": {}}
     await client.make("/consumers/own/ids")
     assert await client.ask(kazoo.GetChildren("/consumers", None)) == ["a", "own"]
@@ -203,7 +207,7 @@ async def test_a_watch_of_an_offset_fires_when_another_commit_is_seen(
         (ErrorCode.KAFKA_STORAGE_ERROR, KeeperCode.SYSTEMERROR),
     ],
 )
-async def test_refusals_of_kafka_are_zookeepers_and_change_no_node(
+async def test_kafka_errors_become_zookeeper_error_codes_and_change_no_node(
     client: Client, cluster: MemoryCluster, refusal: ErrorCode, code: KeeperCode
 ) -> None:
     await client.make(f"{OFFSETS}/0", b"1")
@@ -223,20 +227,24 @@ async def test_refusals_of_kafka_are_zookeepers_and_change_no_node(
 
 
 @pytest.mark.parametrize("flags", [1, 2, 3, 4])
-async def test_an_offset_is_a_persistent_node(client: Client, cluster: MemoryCluster, flags: int) -> None:
+async def test_an_ephemeral_sequential_or_container_offset_node_is_refused(
+    client: Client, cluster: MemoryCluster, flags: int
+) -> None:
     await client.make(OFFSETS)
     expected = KeeperCode.UNIMPLEMENTED if flags == 4 else KeeperCode.BADARGUMENTS
     assert await client.ask(kazoo.Create(f"{OFFSETS}/0", b"1", OPEN, flags)) is expected
     assert cluster.offsets == {}
 
 
-async def test_names_that_are_no_partitions_are_nodes_in_memory(client: Client, cluster: MemoryCluster) -> None:
+async def test_offset_nodes_without_a_valid_partition_number_are_kept_in_memory(
+    client: Client, cluster: MemoryCluster
+) -> None:
     for name in ("01", "x", "-1", "4294967296"):
         assert await client.make(f"{OFFSETS}/{name}", b"anything") == f"{OFFSETS}/{name}"
     assert cluster.offsets == {}
 
 
-async def test_an_ephemeral_configuration_does_not_become_a_topics(client: Client) -> None:
+async def test_an_ephemeral_topic_configuration_node_is_refused(client: Client) -> None:
     assert await client.ask(kazoo.Create("/config/topics/x", b"{}", OPEN, 1)) is KeeperCode.NOAUTH
 
 
@@ -271,7 +279,7 @@ async def test_a_session_moves_and_its_earlier_connection_is_closed(
 
 
 @pytest.mark.parametrize("wrong", ["id", "password"])
-def test_an_unknown_session_has_expired(client: Client, wrong: str) -> None:
+def test_an_unknown_session_id_or_a_wrong_password_gets_an_expired_session(client: Client, wrong: str) -> None:
     session = client.session
     assert session is not None
     thief = Client(client.service)
@@ -283,7 +291,7 @@ def test_an_unknown_session_has_expired(client: Client, wrong: str) -> None:
     assert not client.is_disconnected
 
 
-async def test_an_expired_session_takes_its_nodes_and_connection(
+async def test_an_expired_session_deletes_its_ephemeral_nodes_and_closes_its_connection(
     new_client: Callable[[], Client], service: ZooKeeperService, clocks: Clocks
 ) -> None:
     quiet, busy = new_client(), new_client()
@@ -299,7 +307,7 @@ async def test_an_expired_session_takes_its_nodes_and_connection(
     assert await quiet.send(OpCode.PING) is None
 
 
-async def test_watches_are_restored_and_what_was_missed_is_told(
+async def test_set_watches_restores_watches_and_sends_missed_events(
     new_client: Callable[[], Client], service: ZooKeeperService
 ) -> None:
     client = new_client()
@@ -345,7 +353,9 @@ async def test_closing_a_session_deletes_its_nodes_before_the_reply(new_client: 
     assert await client.send(OpCode.PING) is None
 
 
-async def test_limits_refuse_and_leave_the_session(client: Client, service: ZooKeeperService) -> None:
+async def test_requests_over_a_limit_are_refused_and_the_session_is_kept(
+    client: Client, service: ZooKeeperService
+) -> None:
     for number in range(5):
         assert await client.ask(kazoo.Exists(f"/w{number}", True)) is KeeperCode.NONODE
     assert await client.ask(kazoo.Exists("/w5", True)) is KeeperCode.SYSTEMERROR
@@ -356,7 +366,7 @@ async def test_limits_refuse_and_leave_the_session(client: Client, service: ZooK
         Client(service).connect()
 
 
-async def test_unimplemented_and_malformed_requests(client: Client) -> None:
+async def test_unimplemented_and_malformed_requests_are_refused(client: Client) -> None:
     reply = await client.send(16, b"?")
     assert reply is not None
     assert kazoo.ReplyHeader.deserialize(reply.frame, 0)[0].err == KeeperCode.UNIMPLEMENTED
@@ -368,7 +378,7 @@ async def test_unimplemented_and_malformed_requests(client: Client) -> None:
     assert await client.ask(kazoo.Delete("/", -1)) is KeeperCode.NOAUTH
 
 
-def test_transaction_ids_grow_from_one_life_to_the_next(cluster: MemoryCluster, clocks: Clocks) -> None:
+def test_transaction_ids_grow_across_restarts(cluster: MemoryCluster, clocks: Clocks) -> None:
     first = ZooKeeperService(cluster, Limits(), wall_clock_ms=clocks, monotonic_ms=clocks)
     for number in range(1000):
         first.tree.create(f"/{number}", None)

@@ -31,7 +31,7 @@ def test_a_session_expires_at_the_first_tick_after_its_timeout() -> None:
     assert sessions.take_expired(99_000) == []
 
 
-def test_requests_postpone_the_end_and_a_closed_session_has_none() -> None:
+def test_requests_extend_a_session_and_a_closed_session_does_not_expire() -> None:
     sessions = Sessions(LIMITS)
     first, second = opened(sessions), opened(sessions)
     sessions.touch(first, 5500)

@@ -218,7 +218,7 @@ TestTreeAgainstModel = TreeAgainstModel.TestCase
 TestTreeAgainstModel.settings = settings(max_examples=60, stateful_step_count=40)
 
 
-def test_a_transaction_has_one_zxid_and_tells_at_its_end() -> None:
+def test_a_transaction_has_one_zxid_and_fires_watches_at_its_end() -> None:
     tree, watcher = new_tree(first_zxid=50), Recorder()
     tree.watches.watch_data(watcher, "/a")
     with tree.transaction():
@@ -246,7 +246,7 @@ def test_names_of_sequential_nodes_go_on_after_deletions() -> None:
     assert tree.create("/n-", None, mode=CreateMode.EPHEMERAL_SEQUENTIAL, session_id=1)[0] == "/n-0000000002"
 
 
-def test_a_deleted_node_tells_a_watcher_of_data_and_children_once() -> None:
+def test_a_deletion_fires_one_event_for_data_and_child_watches_of_one_watcher() -> None:
     tree, watcher = new_tree(), Recorder()
     tree.create("/a", None)
     tree.watches.watch_data(watcher, "/a")
@@ -266,7 +266,7 @@ def test_a_whole_branch_is_deleted_from_its_leaves() -> None:
     assert watcher.told == [(EventType.NODE_DELETED, "/a")]
 
 
-def test_nodes_of_the_server_are_not_in_the_budget_and_take_over_those_of_clients() -> None:
+def test_nodes_of_the_server_are_not_in_the_budget_and_replace_nodes_of_clients() -> None:
     tree = new_tree(Limits(max_nodes=1))
     tree.create("/a", b"1")
     for path in ("/b", "/c/d"):

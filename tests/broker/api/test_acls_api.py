@@ -75,7 +75,7 @@ async def test_invalid_acls_are_refused_one_by_one(asking: Asking, refused: AclC
 
 
 @pytest.mark.parametrize("field", ["resource_type", "resource_pattern_type", "operation", "permission_type"])
-async def test_the_code_of_unknown_closes_the_connection(asking: Asking, field: str) -> None:
+async def test_an_acl_field_with_the_code_of_unknown_is_a_decode_error(asking: Asking, field: str) -> None:
     with pytest.raises(DecodeError):
         await create(asking, creation(), creation(**{field: 0}))
     assert await described(asking) == []
@@ -99,7 +99,9 @@ async def test_the_code_of_unknown_closes_the_connection(asking: Asking, field: 
         (0, {"pattern_type_filter": ANY}, {"orders", "*"}),
     ],
 )
-async def test_filters(asking: Asking, version: int, fields: dict[str, Any], found: set[str]) -> None:
+async def test_describe_acls_returns_the_acls_that_match_the_filter(
+    asking: Asking, version: int, fields: dict[str, Any], found: set[str]
+) -> None:
     await create(
         asking,
         creation(host="192.0.2.7"),
@@ -109,7 +111,7 @@ async def test_filters(asking: Asking, version: int, fields: dict[str, Any], fou
     assert {name for name, _, _ in await described(asking, version, **fields)} == found
 
 
-async def test_deletion_returns_what_each_filter_selects(asking: Asking) -> None:
+async def test_delete_acls_returns_the_matching_acls_of_each_filter(asking: Asking) -> None:
     await create(asking, creation("a"), creation("b"), creation("c"))
 
     def selecting(**fields: Any) -> DeleteAclsFilter:

@@ -43,7 +43,7 @@ async def append(
     return answer
 
 
-async def test_offsets_are_kept_and_repeats_do_nothing(asking: Asking, topic: str) -> None:
+async def test_append_numbered_keeps_offsets_and_ignores_repeated_batches(asking: Asking, topic: str) -> None:
     first = numbered(100, b"a", b"b")
     for _ in range(2):
         answer = await append(asking, first)
@@ -78,13 +78,15 @@ async def test_a_refused_append_leaves_the_log_unchanged(
     assert (ErrorCode(answer.error_code), answer.log_end_offset) == (code, 10)
 
 
-async def test_unknown_and_internal_topics(asking: Asking) -> None:
+async def test_append_numbered_refuses_unknown_and_internal_topics(asking: Asking) -> None:
     assert (await append(asking, b"", "nowhere")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     asking.broker.services.metadata.create_topic("__consumer_offsets", partitions=1)
     assert (await append(asking, b"", "__consumer_offsets")).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-async def test_receipt_times_are_kept_and_nothing_else_is_believed(asking: Asking, topic: str) -> None:
+async def test_append_numbered_takes_receipt_times_from_tags_and_computes_the_other_tags(
+    asking: Asking, topic: str
+) -> None:
     first, second = numbered(0, b"a"), numbered(1, b"b", codec=Codec.GZIP)
     wrapped = v1.build_message_set([Record(offset, NOW_MS, b"k", b"v") for offset in (2, 3)], codec=Codec.GZIP)
     at = len(first) + len(second)
@@ -101,12 +103,14 @@ async def test_receipt_times_are_kept_and_nothing_else_is_believed(asking: Askin
 
 
 @pytest.mark.parametrize("tag_runs", [b"?", TagRuns([TagRun(5), TagRun(5)]).encode()])
-async def test_tags_that_cannot_be_read(asking: Asking, topic: str, tag_runs: bytes) -> None:
+async def test_append_numbered_refuses_invalid_tags(asking: Asking, topic: str, tag_runs: bytes) -> None:
     answer = await append(asking, numbered(0, b"a"), tag_runs=tag_runs)
     assert (ErrorCode(answer.error_code), answer.log_end_offset) == (ErrorCode.INVALID_RECORD, 0)
 
 
-async def test_old_formats_can_be_had_and_brought_as_they_are(asking: Asking, topic: str) -> None:
+async def test_old_formats_are_appended_as_they_are_and_fetched_as_stored_on_request(
+    asking: Asking, topic: str
+) -> None:
     old = v0.build_message_set([Record(20, -1, b"k", b"a"), Record(25, -1, b"k", b"b")])
     assert (await append(asking, old)).log_end_offset == 26
     (converted,) = await fetched(asking, fetch((0, 20)), version=12)

@@ -70,7 +70,7 @@ async def test_allowed_topics_are_written_beside_refused_ones(asking: Asking) ->
     assert codes == {"mine": ErrorCode.NONE, "theirs": refused, "none": refused}
 
 
-async def test_a_refusal_without_an_answer_closes_the_connection(asking: Asking) -> None:
+async def test_a_refused_produce_with_acks_0_closes_the_connection(asking: Asking) -> None:
     create_topics(asking)
     allow(asking, AclOperation.WRITE)
     assert await ask(asking, ApiKey.PRODUCE, produce("mine", acks=0)) is None
@@ -78,7 +78,7 @@ async def test_a_refusal_without_an_answer_closes_the_connection(asking: Asking)
     assert asking.broker.services.partitions.get("mine", 0).log.log_end_offset == 2
 
 
-async def test_a_mirror_needs_two_rights(asking: Asking) -> None:
+async def test_append_numbered_needs_write_and_alter_on_the_topic(asking: Asking) -> None:
     create_topics(asking)
 
     async def code() -> int:
@@ -93,7 +93,7 @@ async def test_a_mirror_needs_two_rights(asking: Asking) -> None:
     assert await code() == ErrorCode.NONE
 
 
-async def test_the_list_of_clients_is_for_those_who_may_describe_the_cluster(asking: Asking) -> None:
+async def test_describe_clients_needs_the_right_to_describe_the_cluster(asking: Asking) -> None:
     refused = await ask(asking, GregorApiKey.DESCRIBE_CLIENTS, DescribeClientsRequest())
     assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     asking.client.is_trusted = True

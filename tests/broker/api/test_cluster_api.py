@@ -38,7 +38,7 @@ from gregor.protocol.messages.update_features import FeatureUpdateKey, UpdateFea
 from tests.asking import DIALLED, Asking
 
 
-async def test_the_cluster_is_this_broker(asking: Asking) -> None:
+async def test_describe_cluster_returns_this_broker(asking: Asking) -> None:
     response = await asking.ask(handle_describe_cluster, DescribeClusterRequest())
     assert [(b.broker_id, b.host, b.port) for b in response.brokers] == [(1, *DIALLED)]
     assert response.cluster_id == asking.broker.services.metadata.cluster_id
@@ -47,12 +47,14 @@ async def test_the_cluster_is_this_broker(asking: Asking) -> None:
 @pytest.mark.parametrize(
     ("endpoint_type", "code"), [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (9, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)]
 )
-async def test_controllers_have_no_endpoint_here(asking: Asking, endpoint_type: int, code: ErrorCode) -> None:
+async def test_describe_cluster_refuses_endpoint_types_other_than_brokers(
+    asking: Asking, endpoint_type: int, code: ErrorCode
+) -> None:
     response = await asking.ask(handle_describe_cluster, DescribeClusterRequest(endpoint_type=endpoint_type))
     assert (response.error_code, response.brokers) == (code, [])
 
 
-async def test_the_quorum_is_this_broker(asking: Asking) -> None:
+async def test_describe_quorum_returns_this_broker_as_the_only_voter(asking: Asking) -> None:
     wanted = [
         describe_quorum.TopicData(topic_name=name, partitions=[describe_quorum.PartitionData(partition_index=0)])
         for name in ("__cluster_metadata", "other")
@@ -64,7 +66,7 @@ async def test_the_quorum_is_this_broker(asking: Asking) -> None:
     assert other.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_another_broker_cannot_vote(asking: Asking) -> None:
+async def test_add_raft_voter_refuses_another_cluster_id(asking: Asking) -> None:
     response = await asking.ask(handle_add_raft_voter, AddRaftVoterRequest(cluster_id="other"))
     assert response.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
 
@@ -84,7 +86,9 @@ async def test_another_broker_cannot_vote(asking: Asking) -> None:
         ("metadata.version", 20, 9, ErrorCode.INVALID_UPDATE_VERSION),
     ],
 )
-async def test_features(asking: Asking, feature: str, level: int, kind: int, code: ErrorCode) -> None:
+async def test_update_features_validates_the_feature_level_and_upgrade_type(
+    asking: Asking, feature: str, level: int, kind: int, code: ErrorCode
+) -> None:
     update = FeatureUpdateKey(feature=feature, max_version_level=level, upgrade_type=kind)
     response = await asking.ask(handle_update_features, UpdateFeaturesRequest(feature_updates=[update]))
     assert [result.error_code for result in response.results] == [code]
@@ -115,7 +119,7 @@ async def test_transactions_v2_are_offered_where_they_are_switched_on(
     assert after.supported_features == before.supported_features
 
 
-async def test_a_broker_that_was_never_here_cannot_be_forgotten(asking: Asking) -> None:
+async def test_unregister_broker_refuses_an_unregistered_broker_id(asking: Asking) -> None:
     with pytest.raises(BrokerError) as refusal:
         await asking.ask(handle_unregister_broker, UnregisterBrokerRequest(broker_id=7))
     assert refusal.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
@@ -128,7 +132,7 @@ async def elected(asking: Asking, topic: str, index: int) -> ErrorCode:
     return ErrorCode(response.replica_election_results[0].partition_result[0].error_code)
 
 
-async def test_the_only_replica_leads_already(asking: Asking) -> None:
+async def test_elect_leaders_is_not_needed_for_a_partition_with_one_replica(asking: Asking) -> None:
     asking.broker.services.metadata.create_topic("a")
     assert await elected(asking, "a", 0) == ErrorCode.ELECTION_NOT_NEEDED
     assert await elected(asking, "a", 1) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -144,7 +148,7 @@ async def reassigned(asking: Asking, topic: str, replicas: list[int] | None) -> 
     return ErrorCode(response.responses[0].partitions[0].error_code)
 
 
-async def test_replicas_can_only_stay(asking: Asking) -> None:
+async def test_alter_partition_reassignments_accepts_only_the_present_replica(asking: Asking) -> None:
     asking.broker.services.metadata.create_topic("a")
     assert await reassigned(asking, "a", [1]) == ErrorCode.NONE
     assert await reassigned(asking, "a", None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
@@ -169,7 +173,7 @@ async def pages(asking: Asking, limit: int) -> list[list[tuple[str | None, list[
         cursor = Cursor(topic_name=page.next_cursor.topic_name, partition_index=page.next_cursor.partition_index)
 
 
-async def test_topics_come_page_by_page(asking: Asking) -> None:
+async def test_describe_topic_partitions_returns_topics_page_by_page(asking: Asking) -> None:
     asking.broker.services.metadata.create_topic("b", partitions=2)
     asking.broker.services.metadata.create_topic("a", partitions=3)
     assert await pages(asking, 10) == [[("a", [0, 1, 2]), ("b", [0, 1])]]
@@ -178,7 +182,7 @@ async def test_topics_come_page_by_page(asking: Asking) -> None:
     assert await pages(asking, 0) == [[("a", [0])], [("a", [1])], [("a", [2])], [("b", [0])], [("b", [1])]]
 
 
-async def test_a_cursor_must_point_to_what_is_asked_for(asking: Asking) -> None:
+async def test_describe_topic_partitions_refuses_invalid_cursors(asking: Asking) -> None:
     asking.broker.services.metadata.create_topic("a")
     for cursor in (Cursor(topic_name="s"), Cursor(topic_name="a", partition_index=-1)):
         request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="a")], cursor=cursor)

@@ -62,7 +62,7 @@ async def change(
     return ErrorCode(response.error_code), response.error_message
 
 
-async def test_a_topics_value_comes_with_what_would_count_without_it(asking: Asking) -> None:
+async def test_describe_configs_returns_the_synonyms_of_a_topic_config(asking: Asking) -> None:
     asking.broker.services.metadata.create_topic("a", configs={"max.message.bytes": "10"})
     found = await entry(asking, ResourceType.TOPIC, "a", "max.message.bytes")
     assert (found.value, found.config_source, found.config_type, found.read_only) == ("10", 1, 3, False)
@@ -79,7 +79,7 @@ async def test_kafkas_36_keys_of_a_topic_and_one_of_ours_are_described_with_a_se
     assert all(config.documentation for config in result.configs)
 
 
-async def test_v0_tells_what_is_a_default_instead_of_where_it_comes_from(asking: Asking) -> None:
+async def test_describe_configs_v0_has_is_default_instead_of_the_config_source(asking: Asking) -> None:
     asking.broker.services.metadata.create_topic("a", configs={"max.message.bytes": "10"})
     assert not (await entry(asking, ResourceType.TOPIC, "a", "max.message.bytes", version=0)).is_default
     assert (await entry(asking, ResourceType.TOPIC, "a", "retention.ms", version=0)).is_default
@@ -116,7 +116,7 @@ async def test_describe_configs_refuses_unknown_resources(
     assert (result.error_code, result.error_message, result.configs) == (code, message, [])
 
 
-async def test_a_dynamic_value_of_one_broker_stands_above_that_of_all(asking: Asking) -> None:
+async def test_a_dynamic_config_of_one_broker_overrides_the_cluster_default(asking: Asking) -> None:
     asking.broker.services.metadata.create_topic("a")
     assert await change(asking, 4, "", ("log.retention.ms", SET, "10")) == (ErrorCode.NONE, None)
     assert await change(asking, 4, "1", ("log.retention.ms", SET, "20")) == (ErrorCode.NONE, None)
@@ -132,7 +132,7 @@ async def test_a_dynamic_value_of_one_broker_stands_above_that_of_all(asking: As
     assert asking.broker.services.partitions.get("a", 0).log.config.retention_ms == 604_800_000
 
 
-async def test_a_list_can_be_added_to_and_taken_from(asking: Asking) -> None:
+async def test_append_and_subtract_change_a_list_config(asking: Asking) -> None:
     topic = asking.broker.services.metadata.create_topic("a")
     await change(asking, 2, "a", ("cleanup.policy", APPEND, "compact"))
     assert topic.configs == {"cleanup.policy": "delete,compact"}
@@ -194,13 +194,13 @@ async def test_one_invalid_change_rejects_all_changes_of_the_resource(asking: As
     assert (code, topic.configs) == (ErrorCode.INVALID_CONFIG, {})
 
 
-async def test_validating_changes_nothing(asking: Asking) -> None:
+async def test_incremental_alter_configs_with_validate_only_changes_nothing(asking: Asking) -> None:
     topic = asking.broker.services.metadata.create_topic("a")
     assert (await change(asking, 2, "a", ("retention.ms", SET, "5"), validate_only=True))[0] == ErrorCode.NONE
     assert topic.configs == {}
 
 
-async def test_alter_configs_replaces_all_of_them(asking: Asking) -> None:
+async def test_alter_configs_replaces_all_configs_of_the_resource(asking: Asking) -> None:
     topic = asking.broker.services.metadata.create_topic("a", configs={"retention.ms": "5", "segment.bytes": "100"})
     resource = alter_configs.AlterConfigsResource(
         resource_type=2,
@@ -230,7 +230,7 @@ async def test_a_loggers_level_can_be_set_and_reset(asking: Asking) -> None:
         logging.getLogger(name).setLevel(logging.NOTSET)
 
 
-async def test_a_subscription_to_metrics_is_kept(asking: Asking) -> None:
+async def test_a_client_metrics_subscription_can_be_set_and_described(asking: Asking) -> None:
     changes = (("interval.ms", SET, "5000"), ("metrics", SET, "a."))
     assert await change(asking, 16, "s", *changes) == (ErrorCode.NONE, None)
     result = await described(asking, ResourceType.CLIENT_METRICS, "s")

@@ -31,7 +31,9 @@ def dispatcher(asking: Asking) -> Dispatcher:
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_api_versions_tells_the_table(asking: Asking, dispatcher: Dispatcher, version: int) -> None:
+async def test_api_versions_returns_all_advertised_apis_and_versions(
+    asking: Asking, dispatcher: Dispatcher, version: int
+) -> None:
     answer = await answered(dispatcher, asking, frame_of(ApiKey.API_VERSIONS, version, SOFTWARE))
     response = response_of(ApiKey.API_VERSIONS, version, answer)
     told = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
@@ -60,7 +62,7 @@ async def test_software_names_are_checked(asking: Asking, dispatcher: Dispatcher
     assert (response.error_code, response.api_keys) == (ErrorCode.INVALID_REQUEST, [])
 
 
-async def test_the_client_is_remembered(asking: Asking, dispatcher: Dispatcher) -> None:
+async def test_api_versions_stores_the_client_software_name_and_version(asking: Asking, dispatcher: Dispatcher) -> None:
     await answered(dispatcher, asking, frame_of(ApiKey.API_VERSIONS, 3, SOFTWARE))
     assert (asking.client.software_name, asking.client.software_version) == ("tester", "1.0")
     assert asking.client.client_id == "tester"
@@ -111,7 +113,9 @@ async def test_an_exception_of_a_handler_becomes_the_error_code_of_the_response(
 
 
 @pytest.mark.parametrize("in_task", [False, True])
-async def test_a_failure_that_the_response_cannot_tell_closes_the_connection(asking: Asking, in_task: bool) -> None:
+async def test_an_exception_closes_the_connection_if_the_response_has_no_field_for_an_error(
+    asking: Asking, in_task: bool
+) -> None:
     row = Api(ApiKey.DELETE_RECORDS, 0, 2, failing(ValueError("unforeseen"), in_task=in_task))
     dispatcher = Dispatcher(asking.broker.services, {row.key: row})
     with pytest.raises(UnanswerableError):
@@ -119,7 +123,7 @@ async def test_a_failure_that_the_response_cannot_tell_closes_the_connection(ask
 
 
 @pytest.mark.parametrize("in_task", [False, True])
-async def test_an_error_is_in_each_entry_of_a_response_without_an_error_of_its_own(
+async def test_an_error_is_set_in_each_entry_if_the_response_has_no_top_level_error_code(
     asking: Asking, in_task: bool
 ) -> None:
     row = Api(ApiKey.DELETE_RECORDS, 0, 2, failing(BrokerError(ErrorCode.NOT_CONTROLLER), in_task=in_task))
@@ -135,7 +139,7 @@ async def test_an_error_is_in_each_entry_of_a_response_without_an_error_of_its_o
     ("client_id", "read"),
     [(b"\0\2ab", "ab"), (b"\xff\xff", None), (b"\xff\xfe", None), (b"\0\0", ""), (b"\0\1\xff", "�")],
 )
-def test_client_ids(client_id: bytes, read: str | None) -> None:
+def test_the_client_id_is_parsed_from_the_request_header(client_id: bytes, read: str | None) -> None:
     frame = memoryview(struct.pack(">hhi", 3, 1, 7) + client_id + b"body")
     header = parse_header(frame)
     assert (header.api_key, header.api_version, header.correlation_id, header.client_id) == (3, 1, 7, read)
@@ -148,6 +152,6 @@ def test_tagged_fields_are_skipped(tags: bytes, end: int) -> None:
 
 
 @pytest.mark.parametrize("tags", [b"", b"\xff" * 12, b"\1\x63\x7fab", b"\1"])
-def test_tagged_fields_that_run_out_of_the_frame(tags: bytes) -> None:
+def test_truncated_tagged_fields_are_a_decode_error(tags: bytes) -> None:
     with pytest.raises(DecodeError):
         skip_tagged_fields(memoryview(tags), 0)

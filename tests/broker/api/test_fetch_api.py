@@ -79,7 +79,7 @@ async def test_the_first_batch_comes_whole_from_version_3_on(asking: Asking, top
     assert values_in(data) == [], "the limit is smaller than the message"
 
 
-async def test_the_order_of_partitions_decides_who_gets_the_bytes(asking: Asking, topic: str) -> None:
+async def test_fetch_fills_max_bytes_in_the_order_of_the_partitions(asking: Asking, topic: str) -> None:
     answers = await fetched(asking, fetch((2, 0), (1, 0), (0, 0), max_bytes=BATCH_BYTES + 10))
     assert [len(await values_of(answer)) for answer in answers] == [0, 1, 0]
     assert answers[2].records == b"", "no batch that is cut at its beginning"
@@ -89,17 +89,17 @@ async def test_the_order_of_partitions_decides_who_gets_the_bytes(asking: Asking
     ("offset", "error"),
     [(0, 0), (3, 0), (4, ErrorCode.OFFSET_OUT_OF_RANGE), (-1, ErrorCode.OFFSET_OUT_OF_RANGE)],
 )
-async def test_offsets_out_of_range(asking: Asking, topic: str, offset: int, error: int) -> None:
+async def test_fetch_refuses_offsets_out_of_range(asking: Asking, topic: str, offset: int, error: int) -> None:
     (answer,) = await fetched(asking, fetch((0, offset)))
     assert (answer.error_code, answer.high_watermark) == (error, -1 if error else 3)
 
 
-async def test_partitions_that_are_not_there_come_last(asking: Asking, topic: str) -> None:
+async def test_fetch_returns_unknown_partitions_last(asking: Asking, topic: str) -> None:
     answers = await fetched(asking, fetch((9, 0), (0, 0)))
     assert [(a.partition_index, a.error_code) for a in answers] == [(0, 0), (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
 
 
-async def test_topic_ids_from_version_13_on(asking: Asking, topic: str) -> None:
+async def test_fetch_uses_topic_ids_from_version_13_on(asking: Asking, topic: str) -> None:
     topic_id = asking.broker.services.metadata.topics["t"].topic_id
     wanted = [FetchPartition(partition=0, partition_max_bytes=1000)]
     known, unknown = FetchTopic(topic_id=topic_id, partitions=wanted), FetchTopic(partitions=wanted)
@@ -127,7 +127,9 @@ async def test_zstd_topics_are_not_for_old_clients(asking: Asking) -> None:
 
 @pytest.mark.parametrize("properties", [{"gregor.message.downconversion.zstd.codec": "lz4"}])
 @pytest.mark.parametrize(("version", "codec"), [(3, Codec.LZ4), (4, Codec.LZ4), (9, Codec.LZ4), (10, Codec.ZSTD)])
-async def test_another_codec_can_replace_zstd(asking: Asking, version: int, codec: Codec) -> None:
+async def test_zstd_is_recompressed_with_the_configured_codec_for_old_clients(
+    asking: Asking, version: int, codec: Codec
+) -> None:
     asking.broker.services.metadata.create_topic("t", configs={"compression.type": "zstd"})
     await produced(asking, produce(batch(b"a" * 200, b"b", codec=Codec.ZSTD)), 7)
     (answer,) = await fetched(asking, fetch((0, 0)), version)
@@ -137,13 +139,15 @@ async def test_another_codec_can_replace_zstd(asking: Asking, version: int, code
 
 
 @pytest.mark.parametrize(("epoch", "error"), [(-1, 0), (0, 0), (1, ErrorCode.UNKNOWN_LEADER_EPOCH), (-2, 0)])
-async def test_leader_epochs_are_compared(asking: Asking, topic: str, epoch: int, error: int) -> None:
+async def test_fetch_checks_the_current_leader_epoch(asking: Asking, topic: str, epoch: int, error: int) -> None:
     request = fetch((0, 0))
     request.topics[0].partitions[0].current_leader_epoch = epoch
     assert (await fetched(asking, request))[0].error_code == error
 
 
-async def test_a_client_that_has_read_what_is_not_here_is_told_where_the_logs_part(asking: Asking, topic: str) -> None:
+async def test_fetch_returns_the_diverging_epoch_if_the_last_fetched_epoch_ends_earlier(
+    asking: Asking, topic: str
+) -> None:
     request = fetch((0, 9))
     request.topics[0].partitions[0].last_fetched_epoch = 0
     (answer,) = await fetched(asking, request, 12)
@@ -151,7 +155,7 @@ async def test_a_client_that_has_read_what_is_not_here_is_told_where_the_logs_pa
     assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 3)
 
 
-async def test_another_isolation_level_fails_the_request(asking: Asking, topic: str) -> None:
+async def test_fetch_refuses_an_unknown_isolation_level(asking: Asking, topic: str) -> None:
     response = await asking.ask(handle_fetch, fetch((0, 0), isolation_level=7), 11)
     assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -247,7 +251,7 @@ async def test_a_delayed_fetch_ends_when_its_client_disconnects(
     assert waiting.is_gone
 
 
-async def test_a_deleted_topic_wakes_those_who_wait_for_it(
+async def test_deletion_of_a_topic_completes_its_delayed_fetches(
     asking: Asking, topic: str, nursery: trio.Nursery, paused_clock: MockClock
 ) -> None:
     waiting = Waiting(asking, fetch((0, 3), max_wait_ms=30_000))
@@ -259,7 +263,7 @@ async def test_a_deleted_topic_wakes_those_who_wait_for_it(
     assert waiting.response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_a_session_only_tells_news(asking: Asking, topic: str) -> None:
+async def test_a_fetch_session_returns_only_changed_partitions(asking: Asking, topic: str) -> None:
     first = await asking.ask(handle_fetch, fetch((0, 3), (1, 3), session_epoch=0), 11)
     assert first.session_id > 0
     again = FetchRequest(session_id=first.session_id, session_epoch=1)
@@ -272,7 +276,7 @@ async def test_a_session_only_tells_news(asking: Asking, topic: str) -> None:
     assert (await asking.ask(handle_fetch, wrong, 11)).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
-async def test_reads_are_counted_and_failures_apart(asking: Asking) -> None:
+async def test_the_metrics_count_fetch_requests_and_failed_fetch_requests(asking: Asking) -> None:
     """Kafka's TotalFetchRequestsPerSec and FailedFetchRequestsPerSec: an offset out of range is no failure."""
     asking.broker.services.metadata.create_topic("counted", partitions=2)
     await fetched(asking, fetch((0, 99), (1, 0), (7, 0), topic="counted"))
@@ -312,7 +316,7 @@ async def test_v1_batches_are_refused_to_clients_of_v0_only(asking: Asking) -> N
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
 @pytest.mark.parametrize("record_bytes", [100, 40_000])
 @pytest.mark.parametrize("version", [0, 2])
-async def test_old_clients_get_on_where_a_batch_exceeds_their_limit(
+async def test_old_clients_make_progress_if_a_batch_exceeds_partition_max_bytes(
     asking: Asking, topic: str, codec: Codec, record_bytes: int, version: int
 ) -> None:
     noise = random.Random(1)
@@ -335,7 +339,9 @@ async def test_old_clients_get_on_where_a_batch_exceeds_their_limit(
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-async def test_a_message_beyond_the_limit_comes_in_part(asking: Asking, topic: str, codec: Codec) -> None:
+async def test_fetch_v1_truncates_a_message_larger_than_partition_max_bytes(
+    asking: Asking, topic: str, codec: Codec
+) -> None:
     answer = await produced(asking, produce(batch(random.Random(1).randbytes(500), codec=codec)))
     (part,) = await fetched(asking, fetch((0, answer.base_offset), partition_max_bytes=100), 1)
     sent = await bytes_of(part)
@@ -363,7 +369,7 @@ async def test_answers_to_old_clients_are_not_padded_where_the_size_can_be_measu
     assert len(sent) == sum(len(bytes(each.view)) for each in iter_batches(sent)), "no padding"
 
 
-async def test_plans_of_many_partitions_let_others_run(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fetch_of_many_partitions_lets_other_tasks_run(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
     asking.broker.services.metadata.create_topic("many", partitions=50)
     for index in range(50):
         await produced(asking, produce(batch(b"a"), "many", partition=index))

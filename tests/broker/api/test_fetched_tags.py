@@ -32,7 +32,9 @@ def fetch_frame(wire: Wire, request: FetchRequest, version: int) -> bytes:
 
 
 @pytest.mark.parametrize("version", [12, 17])
-def test_over_the_wire(broker_process: BrokerProcess, version: int) -> None:
+def test_fetch_returns_batch_tags_only_to_clients_that_request_them(
+    broker_process: BrokerProcess, version: int
+) -> None:
     with Wire(broker_process.address) as wire:
         topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
         wire.ask(ApiKey.CREATE_TOPICS, 4, CreateTopicsRequest(topics=[topic], timeout_ms=9000))
@@ -58,7 +60,7 @@ def metadata_of(topic: str) -> MetadataRequest:
     return MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
 
 
-async def test_old_formats(asking: Asking) -> None:
+async def test_fetch_returns_the_batch_tags_of_old_formats(asking: Asking) -> None:
     asking.broker.services.metadata.create_topic("t")
     for version, data in (
         (1, message_set(0, b"a")),
@@ -75,7 +77,9 @@ async def test_old_formats(asking: Asking) -> None:
     assert without_receipts(tagged)[0] == TaggedBatch(0, PLAIN)
 
 
-async def test_an_answer_has_no_more_batches_than_tags(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_fetch_returns_no_batches_beyond_the_limit_of_tagged_batches(
+    asking: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(reading, "MOST_TAGGED_BATCHES", 2)
     asking.broker.services.metadata.create_topic("t")
     for value in (b"a", b"b", b"c"):

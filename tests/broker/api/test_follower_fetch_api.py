@@ -131,7 +131,7 @@ async def test_a_delayed_follower_fetch_returns_all_batches_appended_in_one_turn
     assert len(following.asking.broker.services.purgatory) == 0
 
 
-async def test_the_next_one_tells_that_it_was_copied(following: Following) -> None:
+async def test_the_next_follower_fetch_advances_the_high_watermark(following: Following) -> None:
     late = following.delay(following.request(listed=1))
     await following.append(b"a")
     await wait_all_tasks_blocked()
@@ -160,7 +160,9 @@ async def test_a_delayed_follower_fetch_is_completed_after_max_wait_ms(
     assert following.take(late).responses == [], "no partition has changed"
 
 
-async def test_a_later_one_has_less_time(following: Following, paused_clock: MockClock) -> None:
+async def test_a_delayed_fetch_with_a_shorter_max_wait_ms_is_completed_first(
+    following: Following, paused_clock: MockClock
+) -> None:
     patient = following.delay(following.request(max_wait_ms=30_000))
     hasty = following.delay(following.request(max_wait_ms=500))
     paused_clock.jump(1)
@@ -172,14 +174,14 @@ async def test_a_later_one_has_less_time(following: Following, paused_clock: Moc
     assert patient.is_complete
 
 
-async def test_the_broker_stops(following: Following) -> None:
+async def test_delayed_follower_fetches_are_completed_when_the_broker_stops(following: Following) -> None:
     late = following.delay(following.request())
     following.asking.broker.services.purgatory.stop()
     assert late.is_complete
     assert not isinstance(following.send(following.request()), Pending), "no delayed fetch remains"
 
 
-async def test_the_topic_is_deleted(following: Following) -> None:
+async def test_deletion_of_the_topic_completes_a_delayed_follower_fetch(following: Following) -> None:
     late = following.delay(following.request())
     following.asking.broker.services.metadata.delete_topic("t")
     await wait_all_tasks_blocked()
@@ -187,7 +189,7 @@ async def test_the_topic_is_deleted(following: Following) -> None:
     assert {answer.error_code for answer in topic.partitions} == {ErrorCode.UNKNOWN_TOPIC_ID}
 
 
-async def test_a_session_that_is_not_known(following: Following) -> None:
+async def test_a_follower_fetch_with_an_unknown_session_is_refused(following: Following) -> None:
     following.session_id, following.session_epoch = 99, 5
     assert following.take(following.send(following.request())).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
@@ -199,7 +201,7 @@ async def test_a_follower_that_is_behind_is_answered_at_once(following: Followin
 
 
 @pytest.mark.parametrize("change", ["old epoch", "no such partition", "not led"])
-async def test_a_follower_that_knows_less_is_answered_at_once(following: Following, change: str) -> None:
+async def test_a_follower_fetch_with_an_error_is_answered_at_once(following: Following, change: str) -> None:
     request = following.request(epoch=EPOCH - 1 if change == "old epoch" else EPOCH)
     request.topics[0].partitions[0].partition = 7 if change == "no such partition" else 0
     if change == "not led":
@@ -218,7 +220,9 @@ async def test_a_delayed_fetch_ends_with_its_client(following: Following) -> Non
     assert not late.is_complete
 
 
-async def test_a_conversion_is_planned_in_a_task(asking: Asking, paused_clock: MockClock) -> None:
+async def test_a_delayed_fetch_that_needs_conversion_is_answered_in_a_task(
+    asking: Asking, paused_clock: MockClock
+) -> None:
     asking.broker.services.metadata.create_topic("t", partitions=1)
     request = fetch((0, 0), max_wait_ms=30_000)
     pending = asking.broker.dispatcher.answer(frame_of(ApiKey.FETCH, 2, request), asking.client)

@@ -57,7 +57,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await trio.lowlevel.checkpoint()
 
 
-async def test_log_directories_tell_sizes_and_disks(asking: Asking, directories: list[str]) -> None:
+async def test_describe_log_dirs_returns_partitions_and_disk_sizes(asking: Asking, directories: list[str]) -> None:
     asking.broker.services.metadata.create_topic(TOPIC, partitions=2)
     results = (await asking.ask(handle_describe_log_dirs, DescribeLogDirsRequest(topics=None))).results
     assert [result.log_dir for result in results] == directories
@@ -68,7 +68,7 @@ async def test_log_directories_tell_sizes_and_disks(asking: Asking, directories:
     assert all(result.total_bytes >= result.usable_bytes > 0 for result in results)
 
 
-async def test_a_partition_moves_with_all_that_comes_meanwhile(asking: Asking, directories: list[str]) -> None:
+async def test_a_partition_moves_to_another_log_directory_during_writes(asking: Asking, directories: list[str]) -> None:
     asking.broker.services.metadata.create_topic(TOPIC)
     for number in range(20):
         await produced(asking, produce(batch(b"%d" % number + bytes(60_000)), TOPIC))
@@ -91,7 +91,9 @@ async def test_a_partition_moves_with_all_that_comes_meanwhile(asking: Asking, d
     assert (await values_of(read))[0] == (7, b"7" + bytes(60_000))
 
 
-async def test_a_move_to_where_it_is_ends_one_to_elsewhere(asking: Asking, directories: list[str]) -> None:
+async def test_a_move_back_to_the_present_log_directory_cancels_the_move(
+    asking: Asking, directories: list[str]
+) -> None:
     asking.broker.services.metadata.create_topic(TOPIC)
     await produced(asking, produce(batch(b"a"), TOPIC))
     home = asking.broker.services.logs.directory_of(TOPIC, 0)

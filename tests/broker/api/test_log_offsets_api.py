@@ -67,7 +67,9 @@ async def listed(
         (NOW_MS + 41_000, (-1, -1)),
     ],
 )
-async def test_offsets_by_time(asking: Asking, topic: str, timestamp: int, found: tuple[int, int]) -> None:
+async def test_list_offsets_finds_the_offset_of_a_timestamp(
+    asking: Asking, topic: str, timestamp: int, found: tuple[int, int]
+) -> None:
     answer = await listed(asking, timestamp)
     assert (answer.error_code, answer.timestamp, answer.offset) == (0, *found)
 
@@ -76,7 +78,7 @@ async def test_offsets_by_time(asking: Asking, topic: str, timestamp: int, found
     ("timestamp", "first_version"),
     [(LATEST, 1), (EARLIEST, 1), (MAX_TIMESTAMP, 7), (EARLIEST_LOCAL, 8), (LATEST_TIERED, 9), (-6, 10)],
 )
-async def test_special_times_have_their_versions(
+async def test_list_offsets_refuses_special_timestamps_in_older_versions(
     asking: Asking, topic: str, timestamp: int, first_version: int
 ) -> None:
     for version in range(1, 10):
@@ -88,19 +90,19 @@ async def test_special_times_have_their_versions(
     ("timestamp", "most", "offsets"),
     [(LATEST, 10, [4, 0]), (LATEST, 1, [4]), (EARLIEST, 10, [0]), (0, 10, []), (LATEST, 0, [])],
 )
-async def test_version_0_lists_segments(
+async def test_list_offsets_v0_returns_segment_offsets(
     asking: Asking, topic: str, timestamp: int, most: int, offsets: list[int]
 ) -> None:
     answer = await listed(asking, timestamp, 0, max_num_offsets=most)
     assert (answer.error_code, answer.old_style_offsets) == (0, offsets)
 
 
-async def test_a_partition_named_twice_is_refused_but_in_version_0(asking: Asking, topic: str) -> None:
+async def test_list_offsets_refuses_a_duplicate_partition_except_in_version_0(asking: Asking, topic: str) -> None:
     assert (await listed(asking, LATEST, 1, times=2)).error_code == ErrorCode.INVALID_REQUEST
     assert (await listed(asking, LATEST, 0, times=2)).error_code == ErrorCode.NONE
 
 
-async def test_an_unknown_partition(asking: Asking) -> None:
+async def test_list_offsets_of_an_unknown_partition_is_unknown_topic_or_partition(asking: Asking) -> None:
     assert (await listed(asking, LATEST)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -108,7 +110,7 @@ async def test_an_unknown_partition(asking: Asking) -> None:
     ("epoch", "current", "found"),
     [(0, -1, (0, 0, 4)), (5, 0, (0, 0, 4)), (-1, 0, (0, -1, -1)), (0, 3, (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1))],
 )
-async def test_ends_of_leader_epochs(
+async def test_offset_for_leader_epoch_returns_the_end_offset_of_an_epoch(
     asking: Asking, topic: str, epoch: int, current: int, found: tuple[int, int, int]
 ) -> None:
     wanted = OffsetForLeaderPartition(partition=0, current_leader_epoch=current, leader_epoch=epoch)

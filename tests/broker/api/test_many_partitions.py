@@ -52,7 +52,9 @@ async def test_no_more_than_ten_thousand_partitions_are_created_at_once(asking: 
 
 
 @pytest.mark.parametrize("properties", [{"num.partitions": "10001"}])
-async def test_no_topic_of_too_many_partitions_comes_by_itself(asking: Asking, properties: Any) -> None:
+async def test_a_topic_with_too_many_default_partitions_is_not_created_automatically(
+    asking: Asking, properties: Any
+) -> None:
     response = await asking.ask(handle_metadata, MetadataRequest(topics=[MetadataRequestTopic(name="a")]))
     assert response.topics[0].error_code == ErrorCode.POLICY_VIOLATION
     assert await create(asking, ("b", -1)) == [TOO_MANY]
@@ -104,7 +106,7 @@ async def test_other_requests_are_served_while_a_topic_with_many_partitions_is_c
     assert len(asking.broker.services.partitions) == 400, "the answer is sent once all partitions exist"
 
 
-async def test_a_topic_that_goes_while_it_is_made(asking: Asking) -> None:
+async def test_a_topic_can_be_deleted_and_recreated_while_its_partitions_are_created(asking: Asking) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(create, asking, ("big", 400))
         while not asking.broker.services.partitions:
@@ -118,7 +120,9 @@ async def test_a_topic_that_goes_while_it_is_made(asking: Asking) -> None:
     assert topic_ids == {asking.broker.services.metadata.topics["big"].topic_id}
 
 
-async def test_a_log_that_cannot_be_made_is_made_later(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_log_whose_creation_failed_on_a_full_disk_is_created_later(
+    asking: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
     is_full = True
     make = LogManager.create
 

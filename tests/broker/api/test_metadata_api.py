@@ -30,13 +30,15 @@ async def metadata(asking: Asking, version: int = 12, **fields: Any) -> Metadata
     return response
 
 
-async def test_v0_asks_for_all_topics_by_naming_none(asking: Asking) -> None:
+async def test_metadata_v0_with_an_empty_list_returns_all_topics(asking: Asking) -> None:
     asking.broker.services.metadata.create_topic("a")
     assert [topic.name for topic in (await metadata(asking, 0, topics=[])).topics] == ["a"]
 
 
 @pytest.mark.parametrize("version", [1, 8, 12])
-async def test_later_versions_ask_for_all_by_null_and_for_none_by_naming_none(asking: Asking, version: int) -> None:
+async def test_metadata_from_v1_on_returns_all_topics_for_null_and_none_for_an_empty_list(
+    asking: Asking, version: int
+) -> None:
     asking.broker.services.metadata.create_topic("a")
     assert [topic.name for topic in (await metadata(asking, version, topics=None)).topics] == ["a"]
     assert (await metadata(asking, version, topics=[])).topics == []
@@ -55,7 +57,7 @@ async def test_a_topic_named_twice_is_described_once(asking: Asking) -> None:
     assert len((await metadata(asking, topics=named("a", "a"))).topics) == 1
 
 
-async def test_clients_are_told_the_address_that_they_dialled(asking: Asking) -> None:
+async def test_metadata_returns_the_address_that_the_client_connected_to(asking: Asking) -> None:
     response = await metadata(asking, topics=[])
     assert [(b.node_id, b.host, b.port, b.rack) for b in response.brokers] == [(1, *DIALLED, "r1")]
     assert response.controller_id == 1
@@ -63,7 +65,7 @@ async def test_clients_are_told_the_address_that_they_dialled(asking: Asking) ->
 
 
 @pytest.mark.parametrize("properties", [{"advertised.listeners": "PLAINTEXT://kafka.example:19092"}])
-async def test_clients_are_told_what_is_advertised(asking: Asking) -> None:
+async def test_metadata_returns_the_advertised_listener(asking: Asking) -> None:
     response = await metadata(asking, topics=[])
     assert [(b.host, b.port) for b in response.brokers] == [("kafka.example", 19092)]
 
@@ -91,7 +93,7 @@ async def test_advertised_listeners_take_precedence_over_the_mapped_address(
     assert [(b.host, b.port) for b in response.brokers] == [("kafka.example", 9092)]
 
 
-def test_the_gateway_is_read_from_the_table_of_routes(tmp_path: Path) -> None:
+def test_the_default_gateway_is_read_from_the_routing_table(tmp_path: Path) -> None:
     table = tmp_path / "route"
     table.write_text(
         "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\n"
@@ -102,7 +104,7 @@ def test_the_gateway_is_read_from_the_table_of_routes(tmp_path: Path) -> None:
     assert advertised.default_gateway(tmp_path / "missing") is None
 
 
-async def test_a_missing_topic_is_made_on_first_use_and_found_on_second(asking: Asking) -> None:
+async def test_metadata_creates_a_missing_topic_and_returns_it_to_the_next_request(asking: Asking) -> None:
     (first,) = (await metadata(asking, topics=named("new"), allow_auto_topic_creation=True)).topics
     (second,) = (await metadata(asking, topics=named("new"), allow_auto_topic_creation=True)).topics
     assert first.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -126,13 +128,13 @@ async def test_the_operator_can_forbid_creation(asking: Asking) -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "é", "x" * 250])
-async def test_a_name_that_no_topic_can_have(asking: Asking, name: str) -> None:
+async def test_metadata_does_not_create_topics_with_invalid_names(asking: Asking, name: str) -> None:
     (topic,) = (await metadata(asking, topics=named(name), allow_auto_topic_creation=True)).topics
     assert topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert asking.broker.services.metadata.topics == {}
 
 
-async def test_v12_asks_by_id(asking: Asking) -> None:
+async def test_metadata_v12_finds_topics_by_id(asking: Asking) -> None:
     made, missing = asking.broker.services.metadata.create_topic("a"), uuid4()
     wanted = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in (made.topic_id, missing)]
     found, lost = (await metadata(asking, topics=wanted)).topics
@@ -140,14 +142,14 @@ async def test_v12_asks_by_id(asking: Asking) -> None:
     assert (lost.name, lost.error_code, lost.topic_id) == (None, ErrorCode.UNKNOWN_TOPIC_ID, missing)
 
 
-async def test_v10_has_ids_but_may_not_ask_by_them(asking: Asking) -> None:
+async def test_metadata_v10_refuses_requests_by_topic_id(asking: Asking) -> None:
     wanted = [MetadataRequestTopic(topic_id=uuid4(), name=None)]
     response = await metadata(asking, 10, topics=wanted)
     assert [topic.error_code for topic in response.topics] == [ErrorCode.INVALID_REQUEST]
     assert response.brokers == []
 
 
-async def test_operations_are_told_to_who_asks(asking: Asking) -> None:
+async def test_metadata_returns_authorized_operations_on_request(asking: Asking) -> None:
     asking.broker.services.metadata.create_topic("a")
     silent = await metadata(asking, 8, topics=named("a"))
     asked = await metadata(

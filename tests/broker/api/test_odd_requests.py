@@ -49,25 +49,27 @@ async def kafka(asking: Asking) -> Asking:
 
 
 @pytest.mark.parametrize("timestamp", [-3, -4, -5, -6, -7, -100])
-async def test_version_0_lists_no_offsets_at_special_times(kafka: Asking, timestamp: int) -> None:
+async def test_list_offsets_v0_refuses_special_timestamps(kafka: Asking, timestamp: int) -> None:
     assert (await listed(kafka, 0, timestamp)).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
-async def test_version_0_lists_no_negative_number_of_offsets(kafka: Asking) -> None:
+async def test_list_offsets_v0_refuses_a_negative_max_num_offsets(kafka: Asking) -> None:
     assert (await listed(kafka, 0, -1, count=-1)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert (await listed(kafka, 0, -1, count=0)).old_style_offsets == []
 
 
 @pytest.mark.parametrize("version", [4, 5, 7, 9])
 @pytest.mark.parametrize("timestamp", [-2, -1])
-async def test_an_empty_log_begins_and_ends_in_its_leaders_epoch(kafka: Asking, version: int, timestamp: int) -> None:
+async def test_list_offsets_of_an_empty_log_returns_the_leader_epoch(
+    kafka: Asking, version: int, timestamp: int
+) -> None:
     found = await listed(kafka, version, timestamp)
     assert (found.error_code, found.offset, found.leader_epoch) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("isolation", [-1, 2, 7])
 @pytest.mark.parametrize("timestamp", [-1, -3])
-async def test_an_isolation_level_that_is_none(kafka: Asking, isolation: int, timestamp: int) -> None:
+async def test_list_offsets_refuses_an_unknown_isolation_level(kafka: Asking, isolation: int, timestamp: int) -> None:
     found = await listed(kafka, 7, timestamp, isolation=isolation)
     assert found.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
@@ -82,7 +84,7 @@ async def test_an_isolation_level_that_is_none(kafka: Asking, isolation: int, ti
         (1, ErrorCode.UNKNOWN_LEADER_EPOCH),
     ],
 )
-async def test_only_minus_one_is_no_leader_epoch(kafka: Asking, epoch: int, code: ErrorCode) -> None:
+async def test_leader_epochs_below_minus_one_are_fenced(kafka: Asking, epoch: int, code: ErrorCode) -> None:
     assert (await listed(kafka, 7, -1, epoch=epoch)).error_code == code
     assert (await epoch_end(kafka, 0, current=epoch)).error_code == code
 
@@ -100,7 +102,9 @@ async def epoch_end(asking: Asking, epoch: int, *, current: int = -1) -> EpochEn
 @pytest.mark.parametrize(
     ("epoch", "answer"), [(-5, (-5, 0)), (-2, (-2, 0)), (-1, (-1, -1)), (0, (0, 0)), (1, (-1, -1)), (7, (-1, -1))]
 )
-async def test_ends_of_epochs_in_an_empty_log(kafka: Asking, epoch: int, answer: tuple[int, int]) -> None:
+async def test_offset_for_leader_epoch_of_an_empty_log_is_answered_as_in_kafka(
+    kafka: Asking, epoch: int, answer: tuple[int, int]
+) -> None:
     found = await epoch_end(kafka, epoch)
     assert (found.error_code, found.leader_epoch, found.end_offset) == (0, *answer)
 
@@ -124,11 +128,11 @@ async def alteration_codes(asking: Asking, kind: int, name: str) -> set[int]:
 
 
 @pytest.mark.parametrize("name", ["a b", "x" * 250, ".", "..", "é", "x" * 32_767])
-async def test_configurations_of_a_topic_that_cannot_be(asking: Asking, name: str) -> None:
+async def test_alter_configs_of_an_invalid_topic_name_is_invalid_topic_exception(asking: Asking, name: str) -> None:
     assert await alteration_codes(asking, TOPIC, name) == {ErrorCode.INVALID_TOPIC_EXCEPTION}
 
 
-async def test_configurations_of_a_topic_that_is_not(asking: Asking) -> None:
+async def test_alter_configs_of_a_missing_topic_is_unknown_topic_or_partition(asking: Asking) -> None:
     assert await alteration_codes(asking, TOPIC, "nope") == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
@@ -146,7 +150,7 @@ async def test_configurations_of_a_topic_that_is_not(asking: Asking) -> None:
     ],
 )
 @pytest.mark.parametrize("kind", [BROKER, LOGGER])
-async def test_names_of_brokers_are_what_java_takes_for_a_number(
+async def test_broker_ids_in_config_requests_are_parsed_as_java_parses_integers(
     asking: Asking, kind: int, name: str, code: ErrorCode
 ) -> None:
     assert await alteration_codes(asking, kind, name) == {code}

@@ -95,14 +95,14 @@ async def test_damage_is_refused_and_nothing_stored(asking: Asking, topic: str) 
     assert asking.broker.services.partitions.get("t", 0).log.log_end_offset == 0
 
 
-async def test_a_bad_partition_hinders_no_good_one(asking: Asking, topic: str) -> None:
+async def test_an_unknown_partition_does_not_stop_appends_to_the_others(asking: Asking, topic: str) -> None:
     parts = [PartitionProduceData(index=index, records=memoryview(batch(b"a"))) for index in (0, 9, 1)]
     request = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=parts)])
     response = await asking.ask(handle_produce, request, 7)
     assert [p.error_code for p in response.responses[0].partition_responses] == [0, 3, 0]
 
 
-async def test_old_clients_get_no_error_for_nothing(asking: Asking, topic: str) -> None:
+async def test_produce_v2_accepts_empty_records(asking: Asking, topic: str) -> None:
     answer = await produced(asking, produce(b""), 2)
     assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, -1)
 
@@ -113,7 +113,7 @@ async def test_internal_topics_are_not_written_to(asking: Asking) -> None:
     assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-async def test_a_large_compressed_batch_is_validated_beside_the_loop(asking: Asking, topic: str) -> None:
+async def test_a_large_compressed_batch_that_a_worker_thread_validates_is_accepted(asking: Asking, topic: str) -> None:
     noise = bytes(range(256)) * 400
     values = [bytes((byte * 7 + index) % 256 for byte in noise) for index in range(4)]
     data = batch(*values, codec=Codec.SNAPPY)
@@ -131,7 +131,7 @@ async def dispatcher(asking: Asking, topic: str) -> Dispatcher:
 
 @pytest.mark.parametrize("version", VERSIONS_OF_V2)
 @pytest.mark.parametrize(("size_bytes", "codec"), [(1, Codec.NONE), (100, Codec.LZ4), (20_000, Codec.NONE)])
-async def test_frames_of_plain_batches(
+async def test_frames_of_plain_batches_are_appended_in_every_version(
     asking: Asking, dispatcher: Dispatcher, version: int, size_bytes: int, codec: Codec
 ) -> None:
     data = batch(bytes(size_bytes), b"b", codec=codec)
@@ -147,7 +147,9 @@ async def test_frames_of_plain_batches(
 
 @pytest.mark.parametrize("version", VERSIONS_OF_V2)
 @pytest.mark.parametrize("is_good", [True, False])
-async def test_no_answer_is_expected(asking: Asking, dispatcher: Dispatcher, version: int, is_good: bool) -> None:
+async def test_produce_with_acks_0_has_no_answer_and_an_error_closes_the_connection(
+    asking: Asking, dispatcher: Dispatcher, version: int, is_good: bool
+) -> None:
     frame = frame_of(ApiKey.PRODUCE, version, produce(batch(b"a"), acks=0, partition=0 if is_good else 7))
     if is_good:
         assert await result_of(dispatcher.answer(frame, asking.client)) is None
@@ -158,7 +160,9 @@ async def test_no_answer_is_expected(asking: Asking, dispatcher: Dispatcher, ver
 
 
 @pytest.mark.parametrize("version", VERSIONS_OF_V2)
-async def test_zstd_is_for_clients_that_know_it(asking: Asking, dispatcher: Dispatcher, version: int) -> None:
+async def test_zstd_batches_are_refused_before_produce_version_7(
+    asking: Asking, dispatcher: Dispatcher, version: int
+) -> None:
     frame = frame_of(ApiKey.PRODUCE, version, produce(batch(b"a", codec=Codec.ZSTD)))
     response = response_of(ApiKey.PRODUCE, version, await answered(dispatcher, asking, frame))
     told = ErrorCode.NONE if version >= 7 else ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
@@ -166,7 +170,7 @@ async def test_zstd_is_for_clients_that_know_it(asking: Asking, dispatcher: Disp
 
 
 @pytest.mark.parametrize("version", VERSIONS_OF_V2)
-async def test_frames_that_are_cut(asking: Asking, dispatcher: Dispatcher, version: int) -> None:
+async def test_truncated_produce_frames_are_decode_errors(asking: Asking, dispatcher: Dispatcher, version: int) -> None:
     frame = frame_of(ApiKey.PRODUCE, version, produce(batch(b"a")))
     for length in range(len(frame)):
         with pytest.raises(DecodeError):
@@ -174,7 +178,7 @@ async def test_frames_that_are_cut(asking: Asking, dispatcher: Dispatcher, versi
     assert asking.broker.services.partitions.get("t", 0).log.log_end_offset == 0
 
 
-async def test_requests_are_counted_by_partition_and_failures_apart(asking: Asking, topic: str) -> None:
+async def test_the_metrics_count_produce_requests_and_failed_produce_requests(asking: Asking, topic: str) -> None:
     """Kafka's TotalProduceRequestsPerSec and FailedProduceRequestsPerSec: expected errors do not count."""
     dispatcher = Dispatcher(asking.broker.services)
     for version in (3, 9):

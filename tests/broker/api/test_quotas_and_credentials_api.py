@@ -53,7 +53,7 @@ async def quotas(asking: Asking, *components: tuple[str, int, str | None], stric
     return [{part.entity_type: part.entity_name for part in entry.entity} for entry in response.entries]
 
 
-async def test_quotas_are_found_by_whom_they_bind(asking: Asking) -> None:
+async def test_describe_client_quotas_returns_the_matching_entities(asking: Asking) -> None:
     bob: Names = {"user": "bob"}
     default: Names = {"user": None}
     both: Names = {"client-id": "app", "user": "bob"}
@@ -94,7 +94,9 @@ async def test_a_validated_quota_is_not_set(asking: Asking) -> None:
         ),
     ],
 )
-async def test_quotas_that_cannot_be(asking: Asking, names: Names, key: str, value: float, message: str) -> None:
+async def test_alter_client_quotas_refuses_invalid_quotas(
+    asking: Asking, names: Names, key: str, value: float, message: str
+) -> None:
     entry = alter_client_quotas.EntryData(
         entity=[alter_client_quotas.EntityData(entity_type=kind, entity_name=name) for kind, name in names.items()],
         ops=[alter_client_quotas.OpData(key=key, value=value)],
@@ -149,7 +151,7 @@ async def test_scram_credentials_are_kept_as_kafka_keeps_them(asking: Asking) ->
         (credential("a", iterations=20_000), ErrorCode.UNACCEPTABLE_CREDENTIAL),
     ],
 )
-async def test_scram_credentials_that_cannot_be(
+async def test_invalid_scram_credentials_are_refused(
     asking: Asking, wanted: alter_user_scram_credentials.ScramCredentialUpsertion, code: ErrorCode
 ) -> None:
     assert await alter_scram(asking, wanted) == [(wanted.name, code)]
@@ -185,7 +187,7 @@ async def test_a_user_may_be_described_once_in_a_request(asking: Asking) -> None
     assert [result.error_code for result in response.results] == [ErrorCode.DUPLICATE_RESOURCE]
 
 
-async def test_without_an_authorizer_there_are_no_acls(asking: Asking) -> None:
+async def test_without_an_authorizer_acl_requests_are_refused_as_security_disabled(asking: Asking) -> None:
     disabled = ErrorCode.SECURITY_DISABLED
     with pytest.raises(BrokerError) as refused:
         await asking.ask(handle_describe_acls, DescribeAclsRequest())

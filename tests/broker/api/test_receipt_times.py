@@ -30,7 +30,9 @@ async def times(asking: Asking, version: int, offset: int = 0) -> list[tuple[int
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
 @pytest.mark.parametrize("version", [2, 4, 11])
-async def test_readers_of_v1_and_v2_get_the_time_of_reception(asking: Asking, codec: Codec, version: int) -> None:
+async def test_readers_of_v1_and_v2_get_the_log_append_time_of_v0_records(
+    asking: Asking, codec: Codec, version: int
+) -> None:
     asking.broker.services.metadata.create_topic("t", configs=APPEND_TIME)
     clock = asking.broker.services.logs.get("t", 0)._clock = ManualClock(5000)  # type: ignore[union-attr]
     await produced(asking, produce(message_set(0, b"a", b"b", codec=codec)), 1)
@@ -52,7 +54,7 @@ async def test_readers_of_v0_get_what_was_produced(asking: Asking) -> None:
     assert await bytes_of(answer) == message_set(0, b"a")
 
 
-async def test_a_topic_of_create_time_tells_none(asking: Asking) -> None:
+async def test_v0_records_of_a_create_time_topic_have_no_timestamp(asking: Asking) -> None:
     """As in Kafka, records without a timestamp of their producer have none."""
     asking.broker.services.metadata.create_topic("t")
     await produced(asking, produce(message_set(0, b"a")), 1)

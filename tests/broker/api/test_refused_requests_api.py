@@ -38,7 +38,7 @@ NO_TOKENS = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Message) else "",
 )
-async def test_refusals_over_plaintext(
+async def test_token_sasl_and_voter_requests_are_refused_over_plaintext(
     asking: Asking, handler: Callable[..., Awaitable[Any]], request_: Message, code: ErrorCode
 ) -> None:
     assert (await asking.ask(handler, request_)).error_code == code
@@ -54,6 +54,6 @@ async def test_an_unknown_member_cannot_leave(asking: Asking) -> None:
     assert (old.error_code, old.members) == (ErrorCode.UNKNOWN_MEMBER_ID, [])
 
 
-async def test_unknown_states_of_transactions_are_told(asking: Asking) -> None:
+async def test_list_transactions_returns_unknown_state_filters(asking: Asking) -> None:
     response = await asking.ask(handle_list_transactions, ListTransactionsRequest(state_filters=["Asleep", "Ongoing"]))
     assert (response.unknown_state_filters, response.transaction_states) == (["Asleep"], [])

@@ -68,7 +68,7 @@ def families(asking: Asking) -> dict[str, list[tuple[dict[str, str], float]]]:
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-async def test_a_fetch_of_an_old_client(asking: Asking, codec: Codec) -> None:
+async def test_a_fetch_of_an_old_client_is_counted_in_the_conversion_histograms(asking: Asking, codec: Codec) -> None:
     asking.broker.services.metadata.create_topic("t", partitions=2)
     stored = batch(*[b"v" * 100] * 50, codec=codec)
     for index in (0, 1):

@@ -46,7 +46,7 @@ async def test_a_topic_is_made_and_described(asking: Asking) -> None:
     assert configs["segment.bytes"] == ("1073741824", 5)
 
 
-async def test_one_bad_topic_hinders_no_good_one(asking: Asking) -> None:
+async def test_an_invalid_topic_does_not_stop_the_creation_of_the_others(asking: Asking) -> None:
     results = await create(asking, topic("good"), topic("b ad"))
     assert [(r.name, r.error_code) for r in results] == [
         ("good", ErrorCode.NONE),
@@ -75,7 +75,7 @@ async def test_a_name_is_judged_before_the_configuration(asking: Asking) -> None
     ]
 
 
-async def test_an_assignment_and_a_count_are_one_too_many(asking: Asking) -> None:
+async def test_create_topics_refuses_an_assignment_together_with_num_partitions(asking: Asking) -> None:
     assigned = topic("a", 1, -1)
     assigned.assignments = [CreatableReplicaAssignment(partition_index=0, broker_ids=[1])]
     (result,) = await create(asking, assigned)
@@ -90,7 +90,7 @@ async def test_partitions_can_be_assigned(asking: Asking) -> None:
     assert (result.error_code, result.num_partitions) == (ErrorCode.NONE, 2)
 
 
-async def test_validating_makes_nothing(asking: Asking) -> None:
+async def test_create_topics_with_validate_only_creates_nothing(asking: Asking) -> None:
     (result,) = await create(asking, topic("a", 2), validate_only=True)
     assert (result.error_code, result.num_partitions) == (ErrorCode.NONE, 2)
     assert asking.broker.services.metadata.topics == {}

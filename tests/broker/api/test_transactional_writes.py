@@ -67,7 +67,7 @@ def end_offset(asking: Asking) -> int:
         (PART_2, ErrorCode.NONE),
     ],
 )
-async def test_writes_to_partitions_that_were_not_added_to_the_transaction(
+async def test_only_produce_v12_writes_to_partitions_that_were_not_added_to_the_transaction(
     asking: Asking, producer: ProducerIdentity, version: int, outcome: ErrorCode
 ) -> None:
     assert await written(asking, producer, version) == outcome

@@ -64,7 +64,9 @@ def refused(code: ErrorCode, call: object, *arguments: object) -> None:
     assert refusal.value.code is code
 
 
-def test_a_token_lives_as_long_as_it_is_renewed(tokens: DelegationTokens, clock: ManualClock) -> None:
+def test_a_renewed_token_is_valid_until_its_expiry_and_only_owner_or_renewers_renew_it(
+    tokens: DelegationTokens, clock: ManualClock
+) -> None:
     token = tokens.create(ALICE, ALICE, [BOB], -1)
     secret = tokens.hmac_of(token.token_id)
     assert (token.expiration_timestamp, token.max_timestamp) == (1_000_000 + DAY_MS, 1_000_000 + 7 * DAY_MS)
@@ -82,7 +84,7 @@ def test_a_token_lives_as_long_as_it_is_renewed(tokens: DelegationTokens, clock:
     assert tokens.all() == []
 
 
-def test_a_token_ends_at_its_longest_life(tokens: DelegationTokens, clock: ManualClock) -> None:
+def test_a_token_expires_at_its_max_timestamp_at_the_latest(tokens: DelegationTokens, clock: ManualClock) -> None:
     token = tokens.create(ALICE, BOB, [], 5000)
     assert token.expiration_timestamp == token.max_timestamp == 1_005_000
     secret = tokens.hmac_of(token.token_id)
@@ -94,7 +96,9 @@ def test_a_token_ends_at_its_longest_life(tokens: DelegationTokens, clock: Manua
     assert not belongs_to(token, EVE)
 
 
-def test_tokens_need_a_secret_and_users(tokens: DelegationTokens, clock: ManualClock) -> None:
+def test_tokens_without_a_secret_key_or_with_a_renewer_that_is_no_user_are_refused(
+    tokens: DelegationTokens, clock: ManualClock
+) -> None:
     class Without(Settings):
         delegation_token_secret_key: Password | None = None
 
@@ -112,7 +116,7 @@ def test_records_do_not_hold_the_secret(tokens: DelegationTokens) -> None:
 
 
 @pytest.mark.parametrize("properties", [{"delegation.token.secret.key": "planted"}])
-async def test_a_client_logs_in_with_a_token_and_cannot_make_another(secured: SecuredBroker) -> None:
+async def test_a_client_that_logged_in_with_a_delegation_token_cannot_create_another(secured: SecuredBroker) -> None:
     async with secured.admin("SASL_SSL", **secured.client("SASL_SSL")) as admin:
         created = await admin.create_delegation_token()
     with_token = secured.client(

@@ -75,7 +75,7 @@ class Guard:
         return NeverDone()
 
 
-async def test_endless_requests_before_a_login_give_others_their_turn() -> None:
+async def test_endless_requests_before_a_login_do_not_block_the_event_loop() -> None:
     """A client may ask for versions again and again: its requests are answered without a wait for the socket."""
 
     async def respond(frame: memoryview) -> None:
@@ -94,7 +94,7 @@ async def test_endless_requests_before_a_login_give_others_their_turn() -> None:
     assert 10 < source.reads < PATIENT_TURNS
 
 
-async def test_endless_connections_give_others_their_turn(
+async def test_endless_connections_do_not_block_the_event_loop(
     secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     accepted = 0
@@ -155,7 +155,7 @@ def _large_buffers(server: Server) -> int:
 
 @pytest.mark.parametrize("listener", SECURED)
 @pytest.mark.parametrize("properties", [{"gregor.max.unauthenticated.connections": "50"}])
-async def test_many_silent_clients_are_few_connections(secured: SecuredBroker, listener: str) -> None:
+async def test_the_number_of_unauthenticated_connections_is_limited(secured: SecuredBroker, listener: str) -> None:
     """300 clients that begin a login and stop are never more than 50 connections, and one that logs in is served."""
     begin = LENGTH.pack(100) + b"\0" if listener == "SASL_PLAINTEXT" else client_hello()[:50]
     streams: list[trio.SocketStream] = []
@@ -225,7 +225,7 @@ def malformed_logins() -> Iterator[bytes]:
 
 @pytest.mark.parametrize("listener", ["PLAINTEXT", *SECURED])
 @pytest.mark.parametrize("properties", [{"gregor.authentication.timeout.ms": "2000"}])
-async def test_malformed_handshakes_harm_nobody(
+async def test_malformed_handshakes_log_no_error_and_other_clients_stay_connected(
     secured: SecuredBroker, listener: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each is one line in the log at most, never a traceback; a client that is served meanwhile stays connected."""
@@ -266,7 +266,7 @@ async def test_names_of_clients_that_do_not_log_in_are_not_recorded(secured: Sec
     assert len(secured.broker.services.clients.usages()) == 1
 
 
-def test_an_unknown_user_looks_the_same_on_each_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_scram_challenge_of_an_unknown_user_is_the_same_on_each_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     """The salt and the iterations are as those of a user who exists, whatever process answers."""
     model = ScramCredential.of_password("SCRAM-SHA-256", Password("secret"), 8192, bytes(40))
 

@@ -66,7 +66,9 @@ async def test_records_arrive_over_each_protocol(secured: SecuredBroker, protoco
 
 @pytest.mark.parametrize("login", LOGINS.values(), ids=LOGINS)
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
-async def test_each_mechanism_lets_its_user_in(secured: SecuredBroker, protocol: str, login: dict[str, str]) -> None:
+async def test_a_user_logs_in_with_each_sasl_mechanism(
+    secured: SecuredBroker, protocol: str, login: dict[str, str]
+) -> None:
     async with secured.admin(protocol, **secured.client(protocol, **login)) as admin:
         assert (await admin.describe_cluster()).controller_id == 1
 
@@ -120,7 +122,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("case", REFUSALS.values(), ids=REFUSALS)
-async def test_a_client_that_may_not_in_is_told_why(secured: SecuredBroker, case: Refusal) -> None:
+async def test_a_refused_client_gets_the_error_of_its_failed_login(secured: SecuredBroker, case: Refusal) -> None:
     other = written(secured.directory, "other.pem", as_pem(other_authority().certificate))
     changes = {name: text.replace("{other}", other) for name, text in case.changes.items()}
     config = secured.config(case.protocol or case.listener, **changes)
@@ -138,7 +140,7 @@ async def test_a_client_that_may_not_in_is_told_why(secured: SecuredBroker, case
         (made("late", None, expired=True), False),
     ],
 )
-async def test_mutual_tls_lets_trusted_certificates_in(
+async def test_mutual_tls_accepts_only_trusted_client_certificates(
     secured: SecuredBroker, identity: object, is_let_in: bool
 ) -> None:
     changes = {}
@@ -165,7 +167,7 @@ async def test_mutual_tls_lets_trusted_certificates_in(
         (lambda: _of_test_ca(expired=True), "expired"),
     ],
 )
-async def test_a_client_does_not_trust_a_wrong_broker(
+async def test_a_client_refuses_an_untrusted_expired_or_misnamed_broker_certificate(
     secured: SecuredBroker, identity: Callable[[], object], words: str
 ) -> None:
     written(secured.directory, "broker.pem", identity().pem)  # type: ignore[attr-defined]
@@ -247,7 +249,7 @@ async def test_an_unknown_mechanism_is_answered_with_the_enabled_ones(secured: S
     assert b"SCRAM-SHA-512" in answer
 
 
-async def test_a_login_with_bare_tokens_is_served(secured: SecuredBroker) -> None:
+async def test_a_login_after_sasl_handshake_v0_is_served(secured: SecuredBroker) -> None:
     """SaslHandshake v0, as clients of 0.10 and 0.11 send it: the tokens are frames by themselves."""
     stream = await trio.open_tcp_stream("127.0.0.1", secured.port("SASL_PLAINTEXT"))
     frames = [header(17, 0) + b"\0\5PLAIN", b"\0alice\0alice-secret", header(18, 0)]
@@ -271,7 +273,7 @@ async def test_a_frame_before_the_login_has_a_small_limit(secured: SecuredBroker
 
 @settings(max_examples=30, deadline=None)
 @given(data=st.lists(st.binary(min_size=1, max_size=300), min_size=1, max_size=4), framed=st.booleans())
-def test_garbage_before_the_login_harms_nobody(data: list[bytes], framed: bool) -> None:
+def test_random_bytes_never_complete_a_login_and_raise_only_documented_errors(data: list[bytes], framed: bool) -> None:
     """A login without sockets: for any bytes it never completes, and raises only the documented errors."""
     from gregor.broker.authentication.sasl_login import LoginRules, SaslLogin
     from gregor.broker.server.admission import ClientRefusedError
@@ -297,7 +299,9 @@ def test_garbage_before_the_login_harms_nobody(data: list[bytes], framed: bool) 
 
 @pytest.mark.parametrize("listener", ["SSL", "SASL_SSL", "SASL_PLAINTEXT"])
 @pytest.mark.parametrize("properties", [{"gregor.max.unauthenticated.connections": "8"}])
-async def test_silent_clients_make_room_for_others(secured: SecuredBroker, listener: str) -> None:
+async def test_the_oldest_unauthenticated_connections_are_closed_at_the_limit(
+    secured: SecuredBroker, listener: str
+) -> None:
     """Of many silent connections the oldest are closed, and a client that logs in is served."""
     silent = [await trio.open_tcp_stream("127.0.0.1", secured.port(listener)) for _ in range(40)]
     async with secured.admin(listener, **secured.client(listener)) as admin:
@@ -310,7 +314,7 @@ async def test_silent_clients_make_room_for_others(secured: SecuredBroker, liste
 
 @pytest.mark.parametrize("listener", ["SSL", "SASL_PLAINTEXT"])
 @pytest.mark.parametrize("properties", [{"gregor.authentication.timeout.ms": "5000"}])
-async def test_a_slow_login_ends_after_its_time(
+async def test_a_slow_login_is_closed_after_the_authentication_timeout(
     secured: SecuredBroker, listener: str, autojump_clock: MockClock
 ) -> None:
     async with await trio.open_tcp_stream("127.0.0.1", secured.port(listener)) as stream:
@@ -325,7 +329,7 @@ async def test_a_slow_login_ends_after_its_time(
 
 
 @pytest.mark.parametrize("properties", [{"connections.max.reauth.ms": "10000"}])
-async def test_a_session_ends_unless_its_client_authenticates_again(
+async def test_reauthentication_prolongs_a_session_and_refuses_another_principal(
     secured: SecuredBroker, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gregor.security.client_login.SESSION_PART", 10)
@@ -353,7 +357,9 @@ async def test_a_session_ends_unless_its_client_authenticates_again(
 
 
 @pytest.mark.parametrize("properties", [{"connections.max.reauth.ms": "3000"}])
-async def test_our_client_goes_on_after_its_session(secured: SecuredBroker, autojump_clock: MockClock) -> None:
+async def test_our_client_continues_after_its_session_has_expired(
+    secured: SecuredBroker, autojump_clock: MockClock
+) -> None:
     async with secured.admin("SASL_SSL", **secured.client("SASL_SSL")) as admin:
         for _ in range(4):
             assert (await admin.describe_cluster()).controller_id == 1
@@ -401,7 +407,7 @@ async def test_our_client_goes_on_after_its_session(secured: SecuredBroker, auto
         ),
     ],
 )
-async def test_a_listener_that_cannot_be_secured_is_refused_by_name(
+async def test_a_listener_with_wrong_security_settings_is_refused_and_the_key_is_named(
     tmp_path: Path, properties: dict[str, str], words: str
 ) -> None:
     broker = Broker(BrokerConfig({"log.dirs": str(tmp_path), **properties}))
@@ -436,7 +442,9 @@ async def test_a_listener_that_cannot_be_secured_is_refused_by_name(
         ({"security.protocol": "SSL", "ssl.keystore.key": "planted"}, "SSL private key can be specified only for PEM"),
     ],
 )
-def test_wrong_settings_of_a_client_are_refused_by_name(settings_of_client: dict[str, Any], words: str) -> None:
+def test_wrong_security_settings_of_a_client_are_refused_and_the_key_is_named(
+    settings_of_client: dict[str, Any], words: str
+) -> None:
     with pytest.raises(ConfigError, match=words) as refusal:
         Producer("localhost:1", **settings_of_client)
     assert "planted" not in str(refusal.value)

@@ -74,7 +74,7 @@ MECHANISM = "listener.name.sasl_plaintext.plain.connections.max.reauth.ms"
 
 
 @pytest.mark.parametrize("properties", [{MECHANISM: "10000", "connections.max.reauth.ms": "500000"}])
-async def test_logins_that_are_repeated_are_counted(
+async def test_reauthentications_and_expired_sessions_are_counted(
     secured: SecuredBroker, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sessions of PLAIN end after their own time (KIP-368), those of SCRAM after that of all mechanisms."""
@@ -112,7 +112,9 @@ async def test_logins_that_are_repeated_are_counted(
     assert 0 <= latency_ms.average() <= latency_ms.maximum()
 
 
-async def test_rates_are_kafkas(secured: SecuredBroker, autojump_clock: MockClock) -> None:
+async def test_the_connection_creation_rate_covers_the_last_30_to_60_seconds(
+    secured: SecuredBroker, autojump_clock: MockClock
+) -> None:
     """A rate covers the last 30 to 60 seconds."""
 
     activity = secured.broker.services.serving.activity["SSL"]
@@ -143,7 +145,7 @@ async def connect_and_leave(secured: SecuredBroker, count: int) -> None:
     await eventually(partial(is_quiet, secured, "SSL"))
 
 
-async def test_accepted_connections_have_a_rate_of_eleven_seconds(
+async def test_the_connection_accept_rate_covers_eleven_seconds(
     secured: SecuredBroker, autojump_clock: MockClock
 ) -> None:
     """The window is that of quotas; nothing is throttled or blocked without a limit."""
@@ -164,7 +166,7 @@ async def test_throttled_connections_block_the_acceptor(secured: SecuredBroker, 
 
 
 @pytest.mark.parametrize("properties", [{"listener.name.ssl.max.connections": "1"}])
-async def test_missing_slots_block_the_acceptor(secured: SecuredBroker, autojump_clock: MockClock) -> None:
+async def test_reaching_max_connections_blocks_the_acceptor(secured: SecuredBroker, autojump_clock: MockClock) -> None:
     first = await trio.open_tcp_stream("127.0.0.1", secured.port("SSL"))
     second = await trio.open_tcp_stream("127.0.0.1", secured.port("SSL"))
     await trio.sleep(5)

@@ -119,7 +119,7 @@ async def test_a_wrong_keystore_is_refused_with_kafkas_answer(
 
 
 @pytest.mark.parametrize("properties", [{"listener.name.ssl.ssl.allow.dn.changes": "true"}])
-async def test_another_subject_may_be_allowed(secured: SecuredBroker) -> None:
+async def test_a_keystore_with_another_subject_is_accepted_with_ssl_allow_dn_changes(secured: SecuredBroker) -> None:
     path = written(secured.directory, "new.pem", made("elsewhere", authority()).pem)
     await alter(secured, (SET, LOCATION, path))
     path = written(secured.directory, "fewer.pem", made("again", authority(), host="elsewhere.example").pem)
@@ -127,7 +127,7 @@ async def test_another_subject_may_be_allowed(secured: SecuredBroker) -> None:
         await alter(secured, (SET, LOCATION, path))
 
 
-async def test_a_new_certificate_may_have_more_names(secured: SecuredBroker) -> None:
+async def test_a_pkcs12_keystore_replaces_a_pem_keystore(secured: SecuredBroker) -> None:
     """A PKCS12 store may follow a PEM store."""
     store = written(secured.directory, "new.p12", made("broker", authority()).pkcs12("store-secret"))
     changes = [(SET, TYPE, "PKCS12"), (SET, LOCATION, store)]
@@ -147,7 +147,7 @@ async def test_a_new_certificate_may_have_more_names(secured: SecuredBroker) -> 
     assert await is_trusted(secured)
 
 
-async def test_a_truststore_is_checked_too(secured: SecuredBroker) -> None:
+async def test_a_truststore_without_certificates_is_refused(secured: SecuredBroker) -> None:
     path = written(secured.directory, "trusted.pem", "nothing")
     with pytest.raises(BrokerError, match=f"{NOT_LOADED.format(path=path)}.*holds no certificates"):
         await alter(secured, (SET, TRUSTSTORE, path))
@@ -248,7 +248,7 @@ async def test_each_broker_of_a_cluster_checks_its_own_stores(tmp_path: Path, nu
     nursery.cancel_scope.cancel()
 
 
-def test_brokers_that_would_not_trust_themselves_are_refused(tmp_path: Path) -> None:
+def test_a_broker_whose_truststore_does_not_trust_its_own_certificate_is_refused(tmp_path: Path) -> None:
     settings = cluster_settings(tmp_path, "SSL") | {
         "ssl.truststore.location": written(tmp_path, "ca.pem", as_pem(other_authority().certificate)),
         "process.roles": "broker",

@@ -36,7 +36,7 @@ SCRAM = {
 @LONG
 @pytest.mark.parametrize("changes", [{}, SCRAM], ids=["PLAIN", "SCRAM-SHA-256"])
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
-async def test_one_connection_lives_through_many_sessions(
+async def test_a_connection_reauthenticates_through_many_sessions(
     secured: SecuredBroker, autojump_clock: MockClock, protocol: str, changes: dict[str, str]
 ) -> None:
     connection = await secured.connect(protocol, secured.config(protocol, **changes))
@@ -58,7 +58,7 @@ def long_poll() -> FetchRequest:
 
 
 @LONG
-async def test_a_login_goes_between_what_was_written_and_what_waits(
+async def test_reauthentication_waits_for_requests_in_flight_and_precedes_later_requests(
     secured: SecuredBroker, autojump_clock: MockClock
 ) -> None:
     """Requests in flight are answered first, and those behind the login after it, each by its own answer."""
@@ -83,7 +83,9 @@ async def test_a_login_goes_between_what_was_written_and_what_waits(
 
 
 @LONG
-async def test_a_producer_and_a_consumer_lose_nothing(secured: SecuredBroker, autojump_clock: MockClock) -> None:
+async def test_a_producer_and_a_consumer_lose_no_records_during_reauthentication(
+    secured: SecuredBroker, autojump_clock: MockClock
+) -> None:
     settings: dict[str, Any] = secured.client("SASL_SSL")
     address = secured.address("SASL_SSL")
     count = 40
@@ -112,7 +114,7 @@ def unsecured(subject: str) -> str:
 
 
 @SHORT
-async def test_another_principal_is_refused_and_a_new_connection_has_it(
+async def test_reauthentication_as_another_principal_is_refused_and_a_new_connection_works(
     secured: SecuredBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     subjects: Iterator[str] = iter(["olga", "otto", "otto"])

@@ -127,7 +127,7 @@ async def producer_is_replicated(*brokers: Broker) -> None:
         ),
     ],
 )
-def test_a_broker_that_could_not_log_in_at_others_is_refused(
+def test_a_broker_with_wrong_inter_broker_sasl_settings_is_refused(
     tmp_path: Path, changes: dict[str, str], words: str
 ) -> None:
     settings = cluster_settings(tmp_path, "SASL_PLAINTEXT") | {

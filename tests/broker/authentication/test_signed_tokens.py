@@ -92,7 +92,7 @@ async def test_tokens_are_checked_by_the_keys_that_are_published(address: str, s
     await logs_in_soon(address, server)
 
 
-async def test_a_client_without_a_token_asks_nothing(address: str, server: TokenServer) -> None:
+async def test_a_client_whose_token_request_fails_reports_the_token_endpoint(address: str, server: TokenServer) -> None:
     server.behaviours = [fails(400, {"error": "invalid_scope"})]
     with pytest.raises(ClientError, match=r"no token from http://localhost:\d+/token: HTTP status 400, invalid_scope"):
         await logs_in(address, server)

@@ -84,7 +84,9 @@ def an_authorizer(acls: Iterable[Acl] = (), *, super_users: str = "", allow: boo
         ([an_acl(), an_acl(operation=ALL, permission=DENY)], READ, "orders", False),
     ],
 )
-def test_decisions(acls: list[Acl], operation: AclOperation, name: str, expected: bool) -> None:
+def test_acls_allow_or_deny_an_operation_by_kafkas_rules(
+    acls: list[Acl], operation: AclOperation, name: str, expected: bool
+) -> None:
     authorizer = an_authorizer(acls)
     assert authorizer.decide(ALICE, HOME, operation, TOPIC, name).is_allowed is expected
     assert authorizer.decide(ALICE, HOME, operation, TOPIC, name).is_allowed is expected, "the cached decision"
@@ -95,7 +97,7 @@ def test_super_users_are_never_denied() -> None:
     assert authorizer.decide(ALICE, HOME, READ, TOPIC, "orders").is_allowed
 
 
-def test_resources_that_no_acl_matches_may_be_free_for_all() -> None:
+def test_allow_everyone_if_no_acl_found_applies_to_resources_without_acls() -> None:
     authorizer = an_authorizer([an_acl(principal="User:bob"), an_acl("pay", pattern=PREFIXED)], allow=True)
     decisions = {
         name: authorizer.decide(ALICE, HOME, WRITE, TOPIC, name).is_allowed for name in ("orders", "payments", "x")
@@ -116,7 +118,7 @@ def test_hosts_are_written_as_in_java(peer: str, java: str) -> None:
     assert an_authorizer([an_acl(host=java)]).decide(ALICE, peer, READ, TOPIC, "orders").is_allowed
 
 
-def test_changes_apply_at_once() -> None:
+def test_changed_acls_apply_at_once() -> None:
     authorizer = an_authorizer()
     record, prefixed = new_record(an_acl()), new_record(an_acl("ord", WRITE, pattern=PREFIXED))
 
@@ -152,11 +154,13 @@ def test_changes_apply_at_once() -> None:
         ([an_acl(operation=WRITE, kind=GROUP)], False),
     ],
 )
-def test_a_right_to_any_resource_of_a_type(acls: list[Acl], expected: bool) -> None:
+def test_an_operation_on_any_resource_of_a_type_needs_an_acl_that_no_deny_covers(
+    acls: list[Acl], expected: bool
+) -> None:
     assert an_authorizer(acls).may_do_with_any(ALICE, HOME, WRITE, TOPIC, ApiKey.INIT_PRODUCER_ID) is expected
 
 
-def test_the_index_decides_as_a_plain_reading_of_all_acls() -> None:
+def test_the_acl_index_decides_as_a_linear_scan_of_all_acls_does() -> None:
     chance = random.Random(17)
     names = ["a", "ab", "abc", "abcd", "b", "*", "ba"]
 
@@ -214,7 +218,7 @@ def test_a_bounded_number_of_decisions_is_kept() -> None:
     assert all(len(key[-1]) < 250 for key in kept)
 
 
-def test_the_audit_log_is_kafkas(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_audit_log_has_kafkas_lines_and_levels(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(1, audit.name)
     authorizer = an_authorizer([an_acl(), an_acl("ord", WRITE, pattern=PREFIXED, permission=DENY)])
     authorizer.is_authorized(ALICE, HOME, READ, TOPIC, "orders", api_key=ApiKey.FETCH, mentions=2)

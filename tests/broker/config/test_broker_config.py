@@ -17,18 +17,18 @@ def test_a_configuration_without_keys_has_defaults() -> None:
     assert config.auto_create_topics_enable is True
 
 
-def test_values_come_from_text_by_kafkas_names() -> None:
+def test_values_are_parsed_from_text_by_kafkas_key_names() -> None:
     config = BrokerConfig({"num.partitions": " 3 ", "log.dirs": "/a, /b", "delete.topic.enable": "FALSE"})
     assert config.num_partitions == 3
     assert config.log_dirs == ("/a", "/b")
     assert config.delete_topic_enable is False
 
 
-def test_values_come_by_attribute_as_well() -> None:
+def test_values_can_be_set_by_attribute() -> None:
     assert BrokerConfig(num_partitions=3, log_dirs=("/a",)).text("log.dirs") == "/a"
 
 
-def test_a_file_gives_way_to_overrides(tmp_path: Path) -> None:
+def test_overrides_take_precedence_over_the_properties_file(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text("num.partitions=2\nfetch.max.bytes=2048\n")
     config = BrokerConfig.load(path, ["num.partitions=5"])
@@ -74,7 +74,7 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
         BrokerConfig.load(tmp_path / "none.properties")
 
 
-def test_the_older_name_of_the_node_id_counts() -> None:
+def test_broker_id_sets_the_node_id() -> None:
     assert BrokerConfig({"broker.id": "7"}).node_id == 7
 
 
@@ -91,7 +91,7 @@ def test_empty_items_of_listeners_are_skipped() -> None:
     assert str(advertised) == "PLAINTEXT://h:1"
 
 
-def test_kafkas_other_keys_are_passed_over_with_one_line() -> None:
+def test_keys_of_kafka_without_effect_are_logged_in_one_line() -> None:
     info, warnings = BrokerConfig({"zookeeper.connect": "z:2181", "num.io.threads": "4"}).notices()
     assert info == ["accepted without effect: num.io.threads, zookeeper.connect"]
     assert warnings == []
@@ -105,7 +105,7 @@ def test_an_unknown_key_warns_with_the_nearest_known_name() -> None:
     ]
 
 
-def test_the_first_key_that_is_set_gives_a_topics_default() -> None:
+def test_the_key_with_the_finest_time_unit_gives_a_topics_default() -> None:
     assert BrokerConfig().topic_default("retention.ms") == "604800000"
     assert BrokerConfig({"log.retention.hours": "1"}).topic_default("retention.ms") == "3600000"
     assert BrokerConfig({"log.retention.hours": "-1"}).topic_default("retention.ms") == "-1"
@@ -121,7 +121,7 @@ def test_a_topics_own_configuration_prevails() -> None:
     assert config.log_config({"segment.bytes": "500"}).segment_bytes == 500
 
 
-def test_dynamic_values_stand_above_the_file_and_can_be_taken_back() -> None:
+def test_dynamic_values_override_the_properties_file_and_can_be_deleted() -> None:
     config = BrokerConfig({"message.max.bytes": "100"})
     config.override({"message.max.bytes": "200"}, {})
     assert config.message_max_bytes == 200
@@ -132,7 +132,7 @@ def test_dynamic_values_stand_above_the_file_and_can_be_taken_back() -> None:
     assert config.message_max_bytes == 100
 
 
-def test_dynamic_values_that_cannot_be_are_left_out() -> None:
+def test_invalid_or_static_dynamic_values_are_ignored() -> None:
     config = BrokerConfig()
     config.override({"log.retention.ms": "x", "message.max.bytes": "5"}, {"listeners": "SSL://:1"})
     assert config.listeners == ("PLAINTEXT://localhost:9092",)
@@ -184,7 +184,7 @@ def test_a_listener_may_have_limits_of_its_own() -> None:
         BrokerConfig({"listener.name.plaintext.max.connections": "many"})
 
 
-def test_names_that_zookeepers_clients_see_in_spite_of_an_authorizer_are_a_warning() -> None:
+def test_zookeeper_listeners_together_with_an_authorizer_give_a_warning() -> None:
     authorizer = "kafka.security.authorizer.AclAuthorizer"
     keys = {"gregor.zookeeper.listeners": "zookeeper://:2181", "authorizer.class.name": authorizer}
     _, (warning,) = BrokerConfig(keys).notices()

@@ -24,7 +24,7 @@ from gregor.protocol.errors import BrokerError
         ),
     ],
 )
-def test_a_topic_is_a_name_with_counts_and_settings(text: str, topic: InitialTopic) -> None:
+def test_an_initial_topic_is_parsed_with_its_partitions_replicas_and_configs(text: str, topic: InitialTopic) -> None:
     assert parse_initial_topics([text]) == [topic]
 
 
@@ -73,7 +73,9 @@ async def test_a_topic_that_cannot_be_created_ends_the_start_in_one_line(tmp_pat
     assert "\n" not in str(caught.value)
 
 
-async def test_a_cluster_id_holds_from_the_first_start_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_cluster_id_of_the_first_start_is_kept_and_another_one_is_ignored(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     for cluster_id in ("first-cluster", "another"):
         async with trio.open_nursery() as nursery:
             broker = Broker(config(tmp_path, gregor_cluster_id=cluster_id))

@@ -65,7 +65,7 @@ def test_every_broker_key_of_kafka_is_known(facts: dict[str, dict[str, Any]]) ->
     assert set(facts["broker"]) | KEYS_OF_THE_AUTHORIZER == known
 
 
-def test_keys_that_are_dynamic_only_are_in_no_table_of_kafka(facts: dict[str, dict[str, Any]]) -> None:
+def test_dynamic_only_keys_are_not_in_kafkas_table_of_broker_keys(facts: dict[str, dict[str, Any]]) -> None:
     assert not set(facts["broker"]) & set(DYNAMIC_ONLY_KEYS)
 
 
@@ -79,7 +79,7 @@ def test_topic_keys_are_kafkas(facts: dict[str, dict[str, Any]]) -> None:
     assert differences(topic_keys, facts["topic"]) == []
 
 
-def test_ranges_are_kafkas(facts: dict[str, dict[str, Any]]) -> None:
+def test_ranges_of_broker_and_topic_keys_are_kafkas(facts: dict[str, dict[str, Any]]) -> None:
     topic_keys = {name: row.key for name, row in TOPIC_KEYS.items()}
     for keys, known in ((SUPPORTED_KEYS, facts["broker"]), (topic_keys, facts["topic"])):
         for name, fact in known.items():
@@ -90,7 +90,7 @@ def test_ranges_are_kafkas(facts: dict[str, dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("key", SUPPORTED_KEYS.values(), ids=lambda key: key.name)
-def test_a_key_has_a_sentence_and_a_default_that_it_takes(key: Key) -> None:
+def test_each_key_has_a_description_and_a_valid_default(key: Key) -> None:
     assert key.sentence.endswith(".")
     assert key.sentence[0].isupper()
     text = key.render(key.default)
@@ -98,5 +98,5 @@ def test_a_key_has_a_sentence_and_a_default_that_it_takes(key: Key) -> None:
         assert key.parse(text) == key.default
 
 
-def test_ignored_keys_are_not_supported_ones() -> None:
+def test_no_key_is_both_ignored_and_supported() -> None:
     assert not set(ignored_keys()) & set(SUPPORTED_KEYS)

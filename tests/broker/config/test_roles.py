@@ -16,7 +16,7 @@ COMBINED = {
 }
 
 
-def test_without_roles_a_broker_is_a_cluster_of_its_own() -> None:
+def test_without_process_roles_a_node_is_broker_and_controller_of_its_own_cluster() -> None:
     roles = BrokerConfig().roles
     assert roles.is_alone
     assert roles.is_broker
@@ -31,7 +31,7 @@ def test_a_combined_node_opens_its_controllers_listener() -> None:
     assert not roles.is_alone
 
 
-def test_a_controllers_listener_that_is_not_plaintext_is_nobodys() -> None:
+def test_with_an_incomplete_sasl_ssl_controller_listener_a_node_is_a_cluster_of_its_own() -> None:
     protocols = "CONTROLLER:SASL_SSL,PLAINTEXT:PLAINTEXT"
     assert BrokerConfig({**COMBINED, "listener.security.protocol.map": protocols}).roles.is_alone
 
@@ -45,7 +45,7 @@ def test_a_broker_follows_the_first_voter() -> None:
     assert roles.controller_listener is None
 
 
-def test_bootstrap_servers_say_where_but_not_who() -> None:
+def test_a_bootstrap_server_gives_the_address_but_not_the_id_of_the_controller() -> None:
     settings = {
         "node.id": "4",
         "process.roles": "broker",
@@ -79,7 +79,7 @@ def test_a_controller_needs_no_listener_for_clients() -> None:
         ({"process.roles": "boss"}, "Invalid value"),
     ],
 )
-def test_roles_that_cannot_be(changes: dict[str, str], message: str) -> None:
+def test_invalid_combinations_of_roles_voters_and_node_id_are_refused(changes: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         BrokerConfig({**COMBINED, **changes})
 
@@ -99,5 +99,5 @@ def test_roles_that_cannot_be(changes: dict[str, str], message: str) -> None:
         ),
     ],
 )
-def test_brokers_meet_at_one_listener(settings: dict[str, str], expected: str) -> None:
+def test_the_inter_broker_listener_is_the_configured_one_or_the_first(settings: dict[str, str], expected: str) -> None:
     assert inter_broker_listener(BrokerConfig(settings)) == expected

@@ -10,15 +10,15 @@ from gregor.storage.disk.properties import parse_properties
 SAMPLE = Path(__file__).resolve().parents[3] / "config" / "server.properties"
 
 
-def test_the_committed_file_is_the_one_that_the_table_makes() -> None:
+def test_the_committed_sample_file_is_generated_from_the_key_table() -> None:
     assert SAMPLE.read_text() == server_properties(), "run `gregor config --write > config/server.properties`"
 
 
-def test_as_it_is_it_changes_nothing() -> None:
+def test_the_sample_file_sets_no_key() -> None:
     assert parse_properties(server_properties()) == {}
 
 
-def test_with_all_comments_taken_away_it_still_gives_the_defaults() -> None:
+def test_the_uncommented_sample_file_gives_the_defaults() -> None:
     lines = [line.removeprefix("#") for line in server_properties().splitlines() if not line.startswith("# ")]
     given = parse_properties("\n".join(lines))
     assert set(given) == {name for name, key in SUPPORTED_KEYS.items() if not key.internal}

@@ -35,7 +35,7 @@ from gregor.broker.config.topic_keys import validate_topic_properties
         ),
     ],
 )
-def test_refused(properties: dict[str, str], message: str) -> None:
+def test_invalid_topic_configurations_are_refused_with_kafkas_message(properties: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         validate_topic_properties(properties)
     assert str(refusal.value) == message
@@ -55,5 +55,5 @@ def test_refused(properties: dict[str, str], message: str) -> None:
         {"follower.replication.throttled.replicas": "*"},
     ],
 )
-def test_taken(properties: dict[str, str]) -> None:
+def test_valid_topic_configurations_are_accepted(properties: dict[str, str]) -> None:
     validate_topic_properties(properties)

@@ -117,7 +117,7 @@ def test_the_last_in_sync_replica_on_a_new_disk_is_not_elected_while_others_have
     assert partition(state).directory_of(2) == directory(2, 9)
 
 
-def test_the_directory_that_comes_back_is_led_again(state: ClusterState) -> None:
+def test_a_replica_leads_again_after_its_directory_is_registered_again(state: ClusterState) -> None:
     last_in_sync(state, 2)
     come_back(state, 2, directory(2, 9))
     come_back(state, 2, directory(2), directory(2, 9))
@@ -125,7 +125,7 @@ def test_the_directory_that_comes_back_is_led_again(state: ClusterState) -> None
     assert places(state)[0] == (2, [2])
 
 
-def test_the_only_replica_on_a_new_disk_begins_anew_once_it_is_there(state: ClusterState) -> None:
+def test_the_only_replica_on_a_new_disk_leads_once_its_directory_is_assigned(state: ClusterState) -> None:
     last_in_sync(state, 2)
     come_back(state, 2, directory(2, 9))
     unfence(state, 2)
@@ -143,7 +143,7 @@ def test_any_replica_may_lead_after_all_replicas_lost_their_directories(state: C
     assert places(state)[0] == (2, [2])
 
 
-def test_a_replica_on_a_lost_disk_does_not_join_before_it_has_another(state: ClusterState) -> None:
+def test_a_replica_on_a_lost_disk_joins_the_isr_only_after_a_new_directory_is_assigned(state: ClusterState) -> None:
     apply(state, fencing(state, state.brokers[3], never_unclean))
     come_back(state, 3, directory(3, 9))
     unfence(state, 3)
@@ -157,7 +157,7 @@ def test_a_replica_on_a_lost_disk_does_not_join_before_it_has_another(state: Clu
     assert in_sync.altering(state, state.topics["t"], wanted, leader_id=1) is not None
 
 
-def test_a_failed_directory_hands_over_and_is_in_sync_nowhere(state: ClusterState) -> None:
+def test_replicas_in_a_failed_directory_leave_the_isr_and_give_up_leadership(state: ClusterState) -> None:
     apply(state, directories.failing(state, state.brokers[1], [directory(1)], never_unclean))
     assert places(state)[0] == (2, [2, 3])
     assert state.brokers[1].log_dirs == [directory(1, 1)]
@@ -174,7 +174,7 @@ def test_partitions_in_other_directories_are_unchanged_after_a_failure(state: Cl
     assert places(state)[0] == (1, [1, 2, 3])
 
 
-def test_a_directory_without_space_hands_over_what_others_have(state: ClusterState) -> None:
+def test_replicas_in_a_full_directory_give_up_leadership_if_others_are_in_sync(state: ClusterState) -> None:
     full = {directory(2), directory(2, 1)}
     apply(state, directories.handing_over(state, state.brokers[2], full))
     assert places(state) == [(1, [1, 3]), (2, [2])]
@@ -183,7 +183,7 @@ def test_a_directory_without_space_hands_over_what_others_have(state: ClusterSta
     assert list(directories.handing_over(state, state.brokers[3], {directory(3)})) == []
 
 
-def test_a_directory_of_old_metadata_is_the_brokers_only_one(state: ClusterState) -> None:
+def test_an_unassigned_directory_id_means_the_only_log_directory_of_the_broker(state: ClusterState) -> None:
     partition(state).directories = [UUID(int=0)] * 3
     assert list(directories.handing_over(state, state.brokers[1], {directory(1)})) == []
     state.brokers[1].log_dirs = [directory(1)]
@@ -203,7 +203,9 @@ def test_a_replica_in_a_full_directory_does_not_join_the_isr(state: ClusterState
     ("node_id", "where", "code"),
     [(1, UUID(int=5), ErrorCode.INVALID_REQUEST), (3, directory(3), ErrorCode.NOT_LEADER_OR_FOLLOWER)],
 )
-def test_assignments_that_are_refused(state: ClusterState, node_id: int, where: UUID, code: ErrorCode) -> None:
+def test_assignments_of_unknown_directories_and_by_brokers_without_a_replica_are_refused(
+    state: ClusterState, node_id: int, where: UUID, code: ErrorCode
+) -> None:
     with pytest.raises(BrokerError) as refused:
         assign(state, node_id, where, index=0 if node_id == 1 else 1)
     assert refused.value.code is code

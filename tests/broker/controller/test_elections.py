@@ -35,18 +35,18 @@ def test_no_election_while_the_leader_is_active_and_in_sync() -> None:
     assert change_of(ID, partition(2, [1, 2, 3]), active(1, 2, 3)) is None
 
 
-def test_the_first_replica_in_sync_follows_a_leader_that_is_gone() -> None:
+def test_the_first_active_in_sync_replica_is_elected_after_the_leader_fails() -> None:
     record = change_of(ID, partition(1, [1, 3]), active(2, 3), target=Target(isr=[3]))
     assert record == PartitionChangeRecord(partition_id=0, topic_id=ID, isr=[3], leader=3)
 
 
-def test_an_isr_that_shrinks_leaves_the_leader_alone() -> None:
+def test_shrinking_the_isr_keeps_an_active_leader() -> None:
     record = change_of(ID, partition(1, [1, 2, 3]), active(1, 2), target=Target(isr=[1, 2]))
     assert record is not None
     assert (record.isr, record.leader) == ([1, 2], NO_CHANGE)
 
 
-def test_the_last_one_in_sync_stays_so_without_leading() -> None:
+def test_the_last_in_sync_replica_stays_in_the_isr_when_it_fails() -> None:
     record = change_of(ID, partition(1, [1]), active(2, 3), target=Target(isr=[]))
     assert record == PartitionChangeRecord(partition_id=0, topic_id=ID, leader=NO_LEADER)
 
@@ -56,7 +56,7 @@ def test_the_last_in_sync_replica_leads_again_once_it_is_active() -> None:
     assert record == PartitionChangeRecord(partition_id=0, topic_id=ID, leader=1)
 
 
-def test_an_unclean_election_takes_whoever_lives_and_says_that_it_is_alone() -> None:
+def test_an_unclean_election_elects_an_active_replica_as_the_only_isr_member() -> None:
     record = change_of(ID, partition(NO_LEADER, [1]), active(3), election=Election.UNCLEAN)
     assert record == PartitionChangeRecord(partition_id=0, topic_id=ID, leader=3, isr=[3])
 
@@ -75,7 +75,7 @@ def test_the_preferred_leader_is_the_first_replica() -> None:
         (partition(NO_LEADER, [1], [1]), Election.UNCLEAN, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
     ],
 )
-def test_elections_that_cannot_be(state: PartitionState, kind: Election, code: ErrorCode) -> None:
+def test_unneeded_or_impossible_elections_are_refused(state: PartitionState, kind: Election, code: ErrorCode) -> None:
     with pytest.raises(BrokerError) as refused:
         electing(ID, state, active(2, 3), kind)
     assert refused.value.code is code
@@ -90,7 +90,7 @@ def test_a_reassignment_ends_once_the_new_replicas_are_in_sync() -> None:
     assert (record.adding_replicas, record.removing_replicas) == ([], [])
 
 
-def test_a_replica_that_goes_is_fenced_by_a_new_epoch() -> None:
+def test_completing_a_reassignment_names_the_same_leader_to_raise_the_leader_epoch() -> None:
     moving = partition(2, [1, 2], [2, 3, 1], adding=[3], removing=[1])
     record = change_of(ID, moving, active(1, 2, 3), target=Target(isr=[1, 2, 3]))
     assert record is not None
@@ -130,7 +130,7 @@ def test_an_elected_leader_is_always_active_and_in_sync(
     assert after.leader_epoch >= before.leader_epoch
 
 
-def test_only_leaders_that_were_not_in_sync_are_unclean_elections() -> None:
+def test_only_elections_of_replicas_outside_the_isr_are_counted_as_unclean() -> None:
     state = ClusterState()
     state.topics_by_id[ID] = TopicState("t", ID, [partition(NO_LEADER, [1])])
     clean, unclean, none = (

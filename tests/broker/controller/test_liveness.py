@@ -77,28 +77,28 @@ def register(state: ClusterState, request: BrokerRegistrationRequest, *, is_hear
     apply(state, records)
 
 
-def test_a_broker_that_dies_hands_over_and_keeps_what_only_it_has(state: ClusterState) -> None:
+def test_a_fenced_broker_leaves_the_isr_except_where_it_is_the_last_member(state: ClusterState) -> None:
     apply(state, fencing(state, state.brokers[2], never_unclean))
     assert places(state) == [(1, [1, 3]), (NO_LEADER, [2])]
     apply(state, fencing(state, state.brokers[1], never_unclean))
     assert places(state) == [(3, [3]), (NO_LEADER, [2])]
 
 
-def test_back_again_it_leads_what_nobody_else_can(state: ClusterState) -> None:
+def test_an_unfenced_broker_leads_partitions_where_it_is_the_last_isr_member(state: ClusterState) -> None:
     apply(state, fencing(state, state.brokers[2], never_unclean))
     apply(state, unfencing(state, state.brokers[2], never_unclean))
     assert places(state) == [(1, [1, 3]), (2, [2])]
     assert [partition.leader_epoch for partition in state.topics["t"].partitions] == [0, 2]
 
 
-def test_a_broker_about_to_stop_leads_nothing_and_is_still_seen(state: ClusterState) -> None:
+def test_a_broker_in_controlled_shutdown_gives_up_leadership_and_is_not_fenced(state: ClusterState) -> None:
     apply(state, shutting_down(state, state.brokers[1], never_unclean))
     assert places(state)[0] == (2, [2, 3])
     assert not state.brokers[1].is_fenced
     assert not is_active(state, 1)
 
 
-def test_leadership_goes_home(state: ClusterState) -> None:
+def test_a_preferred_election_waits_until_the_preferred_leader_is_in_sync(state: ClusterState) -> None:
     apply(state, fencing(state, state.brokers[1], never_unclean))
     apply(state, unfencing(state, state.brokers[1], never_unclean))
     assert list(preferred_elections(state)) == []
@@ -107,14 +107,14 @@ def test_leadership_goes_home(state: ClusterState) -> None:
     assert places(state)[0] == (1, [2, 3, 1])
 
 
-def test_a_broker_that_is_back_before_it_was_missed_is_no_longer_in_sync(state: ClusterState) -> None:
+def test_a_broker_that_restarts_within_its_session_is_fenced_and_leaves_the_isr(state: ClusterState) -> None:
     register(state, registration(2, 22, log_dir=102), is_heard_of=True)
     assert places(state) == [(1, [1, 3]), (2, [2])]
     broker = state.brokers[2]
     assert (broker.epoch, broker.is_fenced, broker.endpoints) == (50, True, {"PLAINTEXT": ("h", 9999)})
 
 
-def test_a_stranger_with_the_number_of_a_living_broker_has_to_wait(state: ClusterState) -> None:
+def test_another_node_with_the_id_of_a_live_broker_gets_duplicate_broker_registration(state: ClusterState) -> None:
     stranger = registration(2, 22, log_dir=999)
     with pytest.raises(BrokerError) as refused:
         register(state, stranger, is_heard_of=True)
@@ -123,7 +123,7 @@ def test_a_stranger_with_the_number_of_a_living_broker_has_to_wait(state: Cluste
     assert state.brokers[2].incarnation_id == UUID(int=22)
 
 
-def test_the_same_life_keeps_its_epoch(state: ClusterState) -> None:
+def test_a_repeated_registration_of_one_incarnation_keeps_its_broker_epoch(state: ClusterState) -> None:
     register(state, registration(2, 2, log_dir=102), is_heard_of=True)
     assert state.brokers[2].epoch == 12
     assert places(state)[0] == (1, [1, 2, 3])
@@ -136,7 +136,7 @@ def test_the_same_life_keeps_its_epoch(state: ClusterState) -> None:
         (registration(4, 4, 104, listeners=[]), ErrorCode.INVALID_REGISTRATION),  # type: ignore[arg-type]
     ],
 )
-def test_registrations_that_are_refused(
+def test_registrations_with_another_cluster_id_or_without_listeners_are_refused(
     state: ClusterState, request_: BrokerRegistrationRequest, code: ErrorCode
 ) -> None:
     with pytest.raises(BrokerError) as refused:
@@ -144,7 +144,7 @@ def test_registrations_that_are_refused(
     assert refused.value.code is code
 
 
-def test_a_broker_can_be_forgotten(state: ClusterState) -> None:
+def test_an_unregistered_broker_leaves_the_cluster_and_the_isr(state: ClusterState) -> None:
     apply(state, unregistering(state, state.brokers[3], never_unclean))
     assert sorted(state.brokers) == [1, 2]
     assert places(state)[0] == (1, [1, 2])
@@ -185,7 +185,7 @@ def test_an_unchanged_isr_writes_no_record(state: ClusterState) -> None:
         (wanted({1: 11, 2: 99}), 1, ErrorCode.INELIGIBLE_REPLICA),
     ],
 )
-def test_in_sync_sets_that_are_refused(
+def test_alter_partition_with_wrong_epochs_or_ineligible_replicas_is_refused(
     state: ClusterState, request_: PartitionData, leader_id: int, code: ErrorCode
 ) -> None:
     with pytest.raises(BrokerError) as refused:
@@ -224,7 +224,7 @@ def test_a_partition_moves_once_its_new_replica_has_caught_up(state: ClusterStat
     assert not reassignment.is_under_way(partition)
 
 
-def test_a_move_can_be_taken_back(state: ClusterState) -> None:
+def test_a_reassignment_can_be_cancelled(state: ClusterState) -> None:
     reassign(state, 1, [3])
     partition = state.topics["t"].partitions[1]
     record = reassignment.cancelling(TOPIC, partition, lambda node_id: is_active(state, node_id))
@@ -236,13 +236,13 @@ def test_a_move_can_be_taken_back(state: ClusterState) -> None:
     assert refused.value.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
-def test_fewer_replicas_need_no_waiting(state: ClusterState) -> None:
+def test_a_reassignment_that_only_removes_replicas_completes_at_once(state: ClusterState) -> None:
     reassign(state, 0, [2, 3])
     assert places(state)[0] == (2, [2, 3])
     assert state.topics["t"].partitions[0].replicas == [2, 3]
 
 
-def test_replicas_on_brokers_that_nobody_knows_are_refused(state: ClusterState) -> None:
+def test_a_reassignment_to_an_unregistered_broker_is_refused(state: ClusterState) -> None:
     with pytest.raises(BrokerError) as refused:
         reassign(state, 0, [1, 9])
     assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT

@@ -65,7 +65,7 @@ def test_an_empty_replica_that_was_in_sync_last_does_not_wipe_the_others(cluster
     until(lambda: b"precious" in (cluster.brokers[2].directory / "logs" / "t-0" / f"{0:020d}.log").read_bytes())
 
 
-def test_the_only_replica_begins_anew_and_others_are_copied(cluster: ClusterOfProcesses) -> None:
+def test_after_a_lost_disk_a_sole_replica_starts_empty_and_others_are_copied(cluster: ClusterOfProcesses) -> None:
     create(cluster, 1, "alone", on=[2])
     create(cluster, 1, "shared", on=[2, 3])
     assert produce(cluster, 2, "alone", 0, b"gone") == 0

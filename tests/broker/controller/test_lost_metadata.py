@@ -77,7 +77,7 @@ def fetched_from_leader(cluster: ClusterOfProcesses, topic: str, *, allowed: tup
     return fetched(cluster, leader, topic, 0)[1] if leader != -1 else b""
 
 
-def test_an_older_copy_of_the_controller_stops_the_brokers_and_deletes_nothing(
+def test_an_older_metadata_log_of_the_controller_stops_the_brokers_and_deletes_nothing(
     cluster: ClusterOfProcesses, tmp_path: Path
 ) -> None:
     restore_older_copy(cluster, tmp_path)
@@ -102,7 +102,7 @@ def test_an_older_copy_of_the_controller_stops_the_brokers_and_deletes_nothing(
     create(cluster, 3, "afterwards", replicas=3)
 
 
-def test_a_controller_without_its_log_does_not_begin_a_new_one(cluster: ClusterOfProcesses) -> None:
+def test_a_controller_whose_metadata_log_is_lost_does_not_start_with_an_empty_log(cluster: ClusterOfProcesses) -> None:
     """Only `__cluster_metadata-0` is lost; the brokers continue, and follow again without a restart."""
     create(cluster, 1, "t", on=[1, 2, 3], configs={"min.insync.replicas": "2"})
     assert produce(cluster, 1, "t", 0, b"before") == 0
@@ -125,7 +125,7 @@ def test_a_controller_without_its_log_does_not_begin_a_new_one(cluster: ClusterO
     until(lambda: produce(cluster, cluster.leaders(2, "t")[0], "t", 0, b"after") == 0)
 
 
-def test_a_controller_whose_disk_is_lost_gets_a_new_one(cluster: ClusterOfProcesses) -> None:
+def test_a_controller_with_a_new_disk_starts_with_the_metadata_log_of_a_broker(cluster: ClusterOfProcesses) -> None:
     create(cluster, 1, "t", on=[2, 3])
     assert produce(cluster, 2, "t", 0, b"before") == 0
     cluster.brokers[1].kill()
@@ -137,7 +137,9 @@ def test_a_controller_whose_disk_is_lost_gets_a_new_one(cluster: ClusterOfProces
     create(cluster, 2, "afterwards", replicas=3)
 
 
-def test_logs_that_the_metadata_does_not_know_are_kept_and_named(cluster: ClusterOfProcesses, tmp_path: Path) -> None:
+def test_logs_of_partitions_missing_from_the_metadata_are_kept_as_stray_directories(
+    cluster: ClusterOfProcesses, tmp_path: Path
+) -> None:
     """A broker that has also lost its copy of the metadata cannot see that the controller's copy is older."""
     restore_older_copy(cluster, tmp_path)
     broker = cluster.brokers[2]
@@ -150,7 +152,9 @@ def test_logs_that_the_metadata_does_not_know_are_kept_and_named(cluster: Cluste
     assert b"precious too" in (logs(cluster, 2) / stray / f"{0:020d}.log").read_bytes()
 
 
-def test_the_cluster_of_a_strange_controller_is_named(cluster: ClusterOfProcesses, tmp_path: Path) -> None:
+def test_a_broker_with_data_of_another_cluster_stops_and_names_both_cluster_ids(
+    cluster: ClusterOfProcesses, tmp_path: Path
+) -> None:
     stranger = start_broker(tmp_path / "stranger")
     stranger.stop()
     broker = cluster.brokers[2]

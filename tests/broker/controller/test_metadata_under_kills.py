@@ -62,7 +62,7 @@ def known(cluster: ClusterOfProcesses, node_id: int) -> dict[str, list[tuple[int
 
 
 @pytest.mark.peer
-def test_all_know_the_same_in_the_end(tmp_path: Path) -> None:
+def test_all_brokers_have_the_same_confirmed_topics_after_random_kills(tmp_path: Path) -> None:
     chance = random.Random(5)
     agreed = Agreed()
     with running_cluster(tmp_path, 3, *SETTINGS) as cluster, ThreadPoolExecutor(1) as elsewhere:

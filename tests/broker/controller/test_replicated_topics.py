@@ -56,7 +56,7 @@ def elect_preferred(cluster: ClusterOfProcesses, through: int, topic: str, index
     return int(answer.replica_election_results[0].partition_result[0].error_code)
 
 
-def test_a_leader_dies_another_leads_and_leadership_can_go_home(cluster: ClusterOfProcesses) -> None:
+def test_a_dead_leader_is_replaced_and_leads_again_after_a_preferred_election(cluster: ClusterOfProcesses) -> None:
     create(cluster, 1, "r", replicas=3)
     index = cluster.leaders(1, "r").index(3)
     for number in range(5):
@@ -76,14 +76,16 @@ def test_a_leader_dies_another_leads_and_leadership_can_go_home(cluster: Cluster
     assert elect_preferred(cluster, 3, "r", index) == ErrorCode.ELECTION_NOT_NEEDED
 
 
-def test_a_broker_that_is_told_to_stop_hands_over_first(cluster: ClusterOfProcesses) -> None:
+def test_a_broker_in_controlled_shutdown_moves_its_leadership_first(cluster: ClusterOfProcesses) -> None:
     create(cluster, 1, "r", replicas=3)
     assert cluster.brokers[2].stop() == 0
     assert 2 not in cluster.leaders(1, "r")
     assert -1 not in cluster.leaders(1, "r")
 
 
-def test_the_controller_hands_over_too_and_others_go_on_without_it(cluster: ClusterOfProcesses) -> None:
+def test_a_controller_in_controlled_shutdown_moves_its_leadership_and_brokers_keep_serving(
+    cluster: ClusterOfProcesses,
+) -> None:
     create(cluster, 1, "r", replicas=3)
     assert cluster.brokers[1].stop() == 0
     leaders = cluster.leaders(2, "r")
@@ -95,7 +97,7 @@ def test_the_controller_hands_over_too_and_others_go_on_without_it(cluster: Clus
     until(lambda: all(len(partition(cluster, "r", index).isr_nodes) == 3 for index in range(3)))
 
 
-def test_an_unclean_leader_leads_once_its_topic_allows_that(cluster: ClusterOfProcesses) -> None:
+def test_an_unclean_leader_is_elected_once_its_topic_enables_unclean_elections(cluster: ClusterOfProcesses) -> None:
     create(cluster, 1, "risky", partitions=1, replicas=2, on=[2, 3])
     cluster.brokers[3].kill()
     until(lambda: partition(cluster, "risky", 0).isr_nodes == [2])
@@ -131,7 +133,7 @@ def test_a_partition_is_moved_with_its_records(cluster: ClusterOfProcesses) -> N
     until(lambda: fetched(cluster, leader, "moving", 0)[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
-def test_a_broker_that_will_not_come_back_can_be_forgotten(cluster: ClusterOfProcesses) -> None:
+def test_a_dead_broker_can_be_unregistered(cluster: ClusterOfProcesses) -> None:
     cluster.brokers[3].kill()
     with cluster.wire(2) as wire:
         assert wire.ask(ApiKey.UNREGISTER_BROKER, 0, UnregisterBrokerRequest(broker_id=3)).error_code == 0

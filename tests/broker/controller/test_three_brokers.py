@@ -45,7 +45,7 @@ def test_a_topic_is_created_through_any_broker_and_spread_over_all(cluster: Clus
     assert sorted(seen[0]) == [1, 1, 2, 2, 3, 3]
 
 
-def test_every_broker_tells_of_all_three_and_the_same_controller(cluster: ClusterOfProcesses) -> None:
+def test_every_broker_reports_the_same_brokers_and_controller(cluster: ClusterOfProcesses) -> None:
     ports = sorted(broker.address[1] for broker in cluster.brokers.values())
     for node_id in cluster.brokers:
         answer = cluster.metadata(node_id)
@@ -57,7 +57,7 @@ def test_every_broker_tells_of_all_three_and_the_same_controller(cluster: Cluste
         assert sorted(broker.port for broker in described.brokers) == ports
 
 
-def test_the_wrong_broker_says_so(cluster: ClusterOfProcesses) -> None:
+def test_produce_and_fetch_at_a_non_leader_get_not_leader_or_follower(cluster: ClusterOfProcesses) -> None:
     create(cluster, 1, "wrong")
     leader = cluster.leaders(1, "wrong")[0]
     for node_id in cluster.brokers:
@@ -67,7 +67,9 @@ def test_the_wrong_broker_says_so(cluster: ClusterOfProcesses) -> None:
     assert produce(cluster, leader, "wrong", 99, b"x") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_refusal_of_the_controller_comes_back_through_a_broker(cluster: ClusterOfProcesses) -> None:
+def test_an_error_of_the_controller_is_returned_by_the_broker_that_forwards_the_request(
+    cluster: ClusterOfProcesses,
+) -> None:
     topic = CreatableTopic(name="too-many", num_partitions=1, replication_factor=4)
     with cluster.wire(3) as wire:
         (result,) = wire.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=[topic])).topics
@@ -75,7 +77,7 @@ def test_a_refusal_of_the_controller_comes_back_through_a_broker(cluster: Cluste
     assert "only 3 broker(s) are registered" in result.error_message
 
 
-def test_the_quorum_is_described_by_any_broker(cluster: ClusterOfProcesses) -> None:
+def test_a_broker_that_is_not_the_controller_describes_the_quorum(cluster: ClusterOfProcesses) -> None:
     request = DescribeQuorumRequest(
         topics=[TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])]
     )
@@ -85,7 +87,7 @@ def test_the_quorum_is_described_by_any_broker(cluster: ClusterOfProcesses) -> N
     assert sorted(observer.replica_id for observer in partition.observers) == [2, 3]
 
 
-def test_a_dead_brokers_partitions_have_no_leader_until_it_is_back_with_its_data(
+def test_unreplicated_partitions_have_no_leader_until_their_dead_broker_restarts(
     mortal_cluster: ClusterOfProcesses,
 ) -> None:
     cluster = mortal_cluster
@@ -106,7 +108,7 @@ def test_a_dead_brokers_partitions_have_no_leader_until_it_is_back_with_its_data
     assert b"kept" in fetched(cluster, 3, "mortal", lost)[1]
 
 
-def test_a_broker_that_is_back_before_it_was_missed_leads_at_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_broker_that_restarts_within_its_session_leads_at_once(tmp_path_factory: pytest.TempPathFactory) -> None:
     with running_cluster(tmp_path_factory.mktemp("quick"), 2, "broker.session.timeout.ms=600000") as cluster:
         create(cluster, 1, "quick", partitions=2)
         mine = cluster.leaders(1, "quick").index(2)
@@ -115,7 +117,9 @@ def test_a_broker_that_is_back_before_it_was_missed_leads_at_once(tmp_path_facto
         until(lambda: produce(cluster, 2, "quick", mine, b"again") == 0)
 
 
-def test_brokers_serve_on_while_the_controller_is_away_and_follow_it_again(mortal_cluster: ClusterOfProcesses) -> None:
+def test_brokers_serve_while_the_controller_is_down_and_follow_it_after_its_restart(
+    mortal_cluster: ClusterOfProcesses,
+) -> None:
     cluster = mortal_cluster
     create(cluster, 1, "served")
     leaders = cluster.leaders(2, "served")
@@ -131,7 +135,7 @@ def test_brokers_serve_on_while_the_controller_is_away_and_follow_it_again(morta
     until(lambda: "following the controller again" in cluster.brokers[2].output())
 
 
-def test_a_broker_that_is_told_to_stop_is_not_seen_any_more(mortal_cluster: ClusterOfProcesses) -> None:
+def test_a_broker_that_shuts_down_is_fenced_and_removed_from_the_metadata(mortal_cluster: ClusterOfProcesses) -> None:
     cluster = mortal_cluster
     assert cluster.brokers[2].stop() == 0
     until(lambda: cluster.brokers_seen_by(1) == [1, 3])
@@ -151,7 +155,7 @@ def test_settings_of_a_kafka_with_three_controllers_make_a_cluster_with_one(
         assert "Gregor supports one controller" in cluster.brokers[2].output()
 
 
-def test_a_controller_may_stand_apart(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_node_with_only_the_controller_role_serves_two_brokers(tmp_path_factory: pytest.TempPathFactory) -> None:
     controller = free_address()
     address = f"{controller[0]}:{controller[1]}"
     quorum = (f"controller.quorum.bootstrap.servers={address}", "controller.listener.names=CONTROLLER")

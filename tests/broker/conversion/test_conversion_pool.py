@@ -44,7 +44,7 @@ async def test_a_lease_waits_until_memory_is_released() -> None:
     assert await second.hold() is memory
 
 
-async def test_a_lent_memory_is_still_there_unless_somebody_took_it() -> None:
+async def test_lent_memory_is_kept_until_another_lease_takes_it() -> None:
     pool = ConversionPool(4096, threads=1)
     first, output = lease_of(pool)
     second, _ = lease_of(pool)
@@ -123,7 +123,7 @@ async def test_a_conversion_that_is_cancelled_gives_its_memory_back(
     assert await pool.take() is not None
 
 
-async def test_a_conversion_ends_in_no_cycle(tmp_path: Path) -> None:
+async def test_a_conversion_leaves_no_reference_cycle(tmp_path: Path) -> None:
     log = log_of_large_batches(tmp_path, Codec.LZ4)
     pool = ConversionPool(4096, threads=1)
     gc.collect()

@@ -37,7 +37,7 @@ async def test_a_full_disk_refuses_appends_and_takes_them_again_when_there_is_ro
     assert await produce(wire, ORDERS) == {ORDERS: 0}
 
 
-async def test_a_failing_disk_is_told_at_any_offset_and_the_producer_can_try_again(faulty: FaultyBroker) -> None:
+async def test_an_io_error_of_an_append_gets_kafka_storage_error_and_a_retry_succeeds(faulty: FaultyBroker) -> None:
     wire = await faulty.connect()
     await produce(wire, ORDERS)
     faulty.rules(failing="disk=append topic=orders error=EIO first=1")
@@ -45,7 +45,7 @@ async def test_a_failing_disk_is_told_at_any_offset_and_the_producer_can_try_aga
     assert codes == [ErrorCode.KAFKA_STORAGE_ERROR, 0]
 
 
-async def test_only_the_topic_that_is_meant_has_no_room(faulty: FaultyBroker) -> None:
+async def test_a_disk_rule_for_one_partition_fails_appends_to_that_partition_only(faulty: FaultyBroker) -> None:
     wire = await faulty.connect()
     faulty.rules(full="disk=append topic=orders partition=0 error=KAFKA_STORAGE_ERROR")
     assert await produce(wire, ORDERS, ("orders", 1), PAYMENTS) == {
@@ -56,7 +56,9 @@ async def test_only_the_topic_that_is_meant_has_no_room(faulty: FaultyBroker) ->
     assert faulty.strikes == {"full": 1}
 
 
-async def test_only_the_log_directory_that_is_meant_is_struck(faulty: FaultyBroker, tmp_path: Path) -> None:
+async def test_a_disk_rule_for_one_log_directory_acts_on_that_directory_only(
+    faulty: FaultyBroker, tmp_path: Path
+) -> None:
     wire = await faulty.connect()
     faulty.rules(elsewhere=f"disk=append dir={tmp_path / 'other'} error=EIO")
     assert await produce(wire, ORDERS) == {ORDERS: 0}
@@ -77,7 +79,7 @@ TWO_DIRECTORIES = {"log.flush.interval.messages": "1", "log.dirs": "{tmp}/metada
 
 
 @pytest.mark.parametrize("properties", [TWO_DIRECTORIES])
-async def test_a_sync_that_fails_is_no_acknowledgement(faulty: FaultyBroker) -> None:
+async def test_records_are_not_acknowledged_when_fsync_fails(faulty: FaultyBroker) -> None:
     wire = await faulty.connect()
     faulty.rules(failing="disk=fsync topic=orders error=EIO")
     assert await produce(wire, ORDERS) == {ORDERS: ErrorCode.KAFKA_STORAGE_ERROR}
@@ -131,12 +133,12 @@ async def test_a_broker_ends_when_its_last_directory_has_failed(tmp_path: Path) 
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-def test_files_say_whose_they_are(tmp_path: Path) -> None:
+def test_the_path_of_a_file_gives_its_log_directory_topic_and_partition(tmp_path: Path) -> None:
     assert place_of("/data/1/orders-7/00000000000000000000.log") == DiskPlace("/data/1", "orders", 7)
     assert place_of("/data/1/meta.properties") == DiskPlace("/data/1", None, None)
 
 
-def test_files_are_read_renamed_and_synced_as_ever_but_where_a_rule_strikes(tmp_path: Path) -> None:
+def test_file_operations_fail_only_where_a_disk_rule_applies(tmp_path: Path) -> None:
     faults = FaultInjection(ManualClock())
     files = faults.files
     path = f"{tmp_path}/orders-0/a.log"
@@ -165,7 +167,7 @@ def test_files_are_read_renamed_and_synced_as_ever_but_where_a_rule_strikes(tmp_
     file.close()
 
 
-def test_a_clock_is_moved_and_never_before_the_beginning_of_time() -> None:
+def test_a_clock_offset_moves_the_clock_but_never_before_1970() -> None:
     clock = MovableClock(ManualClock(1000))
     clock.offset_ms = 500
     assert clock.now_ms() == 1500
@@ -174,7 +176,7 @@ def test_a_clock_is_moved_and_never_before_the_beginning_of_time() -> None:
 
 
 @pytest.mark.parametrize("properties", [{"log.message.timestamp.type": "LogAppendTime"}])
-async def test_a_broker_whose_clock_is_moved_stamps_records_with_a_wrong_time(faulty: FaultyBroker) -> None:
+async def test_the_log_append_time_follows_the_clock_offset_of_the_broker(faulty: FaultyBroker) -> None:
     wire = await faulty.connect()
     key = "gregor.fault.clock.offset.ms"
     faulty.broker.services.metadata.set_configs(ResourceType.BROKER, "1", {key: "-3600000"})

@@ -41,7 +41,7 @@ def in_sync(cluster: ClusterOfProcesses, topic: str) -> list[int]:
 
 
 @pytest.mark.parametrize("full", [1, 2])
-def test_a_full_disk_hands_over_and_comes_back(tmp_path: Path, full: int) -> None:
+def test_a_broker_with_a_full_disk_gives_up_leadership_and_rejoins_the_isr_later(tmp_path: Path, full: int) -> None:
     """Broker 1 is also the controller."""
     with running_cluster(tmp_path, 3, *SETTINGS) as cluster:
         create(cluster, 3, "shared", on=[full, 3])
@@ -63,7 +63,7 @@ def test_a_full_disk_hands_over_and_comes_back(tmp_path: Path, full: int) -> Non
         assert all(value in data for value in (b"before", b"meanwhile", b"after"))
 
 
-def test_a_failed_directory_hands_over_and_comes_back_after_a_restart(tmp_path: Path) -> None:
+def test_replicas_in_a_failed_directory_give_up_leadership_and_rejoin_the_isr_after_a_restart(tmp_path: Path) -> None:
     homes = [tmp_path / f"broker-{NODE_ID}" / name for name in ("logs", "more")]
     with running_cluster(tmp_path, 3, *SETTINGS, f"log.dirs={homes[0]},{homes[1]}") as cluster:
         create(cluster, 3, "shared", on=[2, 3], configs={"flush.messages": "1"})

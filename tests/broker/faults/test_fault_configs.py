@@ -66,7 +66,7 @@ async def test_a_bad_rule_is_an_invalid_config_and_changes_nothing(
 
 
 @pytest.mark.parametrize("properties", [{"gregor.fault.injection.enable": "false"}])
-async def test_a_broker_that_is_not_to_fail_refuses_rules(faulty: FaultyBroker) -> None:
+async def test_a_broker_without_fault_injection_refuses_fault_rules(faulty: FaultyBroker) -> None:
     assert faulty.broker.services.faults is None
     async with admin_of(faulty) as admin:
         for key, value in ((RULE, MOVED), ("gregor.fault.clock.offset.ms", "5")):
@@ -75,7 +75,7 @@ async def test_a_broker_that_is_not_to_fail_refuses_rules(faulty: FaultyBroker) 
             assert refusal.value.code is ErrorCode.INVALID_CONFIG
 
 
-async def test_strikes_are_counted_by_rule_and_survive_it(faulty: FaultyBroker) -> None:
+async def test_injections_are_counted_by_rule_and_the_count_outlives_the_rule(faulty: FaultyBroker) -> None:
     wire = await faulty.connect()
     faulty.rules(moved=MOVED, idle="api=Fetch stall")
     await produce(wire, ORDERS)
@@ -90,7 +90,7 @@ async def test_strikes_are_counted_by_rule_and_survive_it(faulty: FaultyBroker) 
     assert counted()["moved"] == 2
 
 
-def test_a_rule_goes_on_counting_while_others_change() -> None:
+def test_an_unchanged_rule_keeps_its_count_while_other_rules_change() -> None:
     now = [0.0]
     faults = FaultInjection(ManualClock(), now_s=lambda: now[0])
     faults.take({"a": "stall first=1"}, 0)
@@ -104,7 +104,7 @@ def test_a_rule_goes_on_counting_while_others_change() -> None:
     assert faults.strike_counts() == {"a": 2, "b": 1}
 
 
-def test_layers_of_rules_give_way_to_each_other_and_off_takes_one_back() -> None:
+def test_dynamic_rules_override_those_of_the_properties_and_off_disables_a_rule() -> None:
     config = BrokerConfig({**ENABLED, RULE: "stall", "gregor.fault.rule.other": "disconnect"})
     config.override({RULE: "delay=1ms", "gregor.fault.rule.bad": "nonsense"}, {"gregor.fault.rule.other": "off"})
     assert config.fault_rules == {"moved": "delay=1ms", "other": "off"}
@@ -118,7 +118,7 @@ def test_a_bad_rule_in_the_properties_stops_the_start() -> None:
         BrokerConfig({**ENABLED, RULE: "dely=1ms"})
 
 
-def test_rules_without_effect_are_told() -> None:
+def test_fault_rules_without_fault_injection_give_a_warning() -> None:
     (_, warnings) = BrokerConfig({RULE: MOVED}).notices()
     assert warnings == [f"{RULE}: without effect, as gregor.fault.injection.enable is false"]
     assert BrokerConfig({**ENABLED, RULE: MOVED}).notices() == ([], [])
@@ -148,7 +148,7 @@ def test_a_yaml_file_is_in_force_from_the_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["faults.json", "faults.yaml"])
-def test_json_needs_no_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_json_rule_file_is_read_without_pyyaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
     path = tmp_path / name
     path.write_text(json.dumps({"rules": {"a": {"stall": True}}}))
@@ -186,6 +186,6 @@ def test_errors_of_a_rules_file_name_the_mistake(tmp_path: Path, text: str, says
     assert "\n" not in str(refusal.value)
 
 
-def test_a_file_that_is_not_there_stops_the_start(tmp_path: Path) -> None:
+def test_a_missing_fault_file_is_a_config_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"gregor\.fault\.file: cannot read .*: No such file"):
         BrokerConfig({"gregor.fault.file": str(tmp_path / "none")})

@@ -91,7 +91,7 @@ async def test_a_rule_acts_on_forwarded_requests_at_the_broker_of_the_client(pai
     assert set(pair.controller.broker.services.metadata.topics) == {"good"}
 
 
-async def test_a_broker_that_is_cut_off_hears_nothing_until_the_link_heals(pair: Pair) -> None:
+async def test_a_disconnected_broker_gets_no_metadata_until_the_rule_is_deleted(pair: Pair) -> None:
     faults = pair.controller.broker.services.faults
     assert faults is not None
     pair.rule("1", "broker=2 api=Fetch disconnect")
@@ -113,7 +113,7 @@ async def test_network_rules_do_not_act_on_requests_of_a_node_to_itself(pair: Pa
     assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
-async def test_rules_can_be_taken_back_through_a_broker_whose_envelopes_are_struck(pair: Pair) -> None:
+async def test_fault_rules_can_be_deleted_through_a_broker_whose_envelope_requests_fail(pair: Pair) -> None:
     pair.rule("1", "api=Envelope error=CLUSTER_AUTHORIZATION_FAILED")
     assert await create(pair, "a") == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert await create(pair, "b", SPARED_CLIENT_ID) == 0

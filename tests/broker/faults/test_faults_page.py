@@ -48,7 +48,7 @@ def test_every_command_prints_what_the_page_says(faulty_process: BrokerProcess) 
             assert gregor(faulty_process, command)[:2] == (0, expected), command
 
 
-def test_the_rules_of_the_page_are_rules(tmp_path: Path) -> None:
+def test_the_rules_of_the_documentation_are_valid(tmp_path: Path) -> None:
     page = PAGE.read_text()
     for text in RULE_IN_CODE.findall(page):
         # Lists of examples are not whole rules.

@@ -20,16 +20,16 @@ def pattern(text: str, count: int, *, step_s: float = 0.0, name: str = "r") -> s
     return "".join("x" if rule.strikes(100.0 + step_s * number) else "." for number in range(count))
 
 
-def test_every_match_unless_something_else_is_said() -> None:
+def test_a_rule_without_occasions_applies_to_every_match() -> None:
     assert pattern("stall", 4) == "xxxx"
 
 
-def test_the_first_ones() -> None:
+def test_first_limits_a_rule_to_the_first_matches() -> None:
     assert pattern("stall first=2", 4) == "xx.."
     assert pattern("stall first=0", 2) == ".."
 
 
-def test_every_third_and_only_two_of_them() -> None:
+def test_every_applies_a_rule_to_each_nth_match_and_first_limits_the_total() -> None:
     assert pattern("stall every=3", 7) == "..x..x."
     assert pattern("stall every=3 first=1", 7) == "..x...."
 
@@ -43,7 +43,7 @@ def test_a_schedule_may_repeat() -> None:
     assert pattern("stall from=1s until=2s period=3s", 9, step_s=1) == ".x..x..x."
 
 
-def test_a_turn_lasts_until_its_end() -> None:
+def test_the_remaining_time_of_a_rule_ends_with_its_schedule() -> None:
     assert in_force("stall").remaining_s(107.0) == math.inf
     assert in_force("stall until=4s").remaining_s(101.0) == 3.0
     assert in_force("stall until=4s").remaining_s(107.0) == 0.0
@@ -54,7 +54,7 @@ def test_requests_outside_the_schedule_are_not_counted_by_every() -> None:
     assert pattern("stall from=2s every=2", 6, step_s=1) == "...x.x"
 
 
-def test_chance_is_the_same_in_every_run_and_another_with_another_seed_or_name() -> None:
+def test_probability_is_reproducible_and_depends_on_the_seed_and_the_rule_name() -> None:
     text = "stall probability=0.3"
     first = pattern(text, 400)
     assert first == pattern(text, 400)

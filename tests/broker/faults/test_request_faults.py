@@ -29,12 +29,12 @@ def end_offset(faulty: FaultyBroker, place: tuple[str, int] = ORDERS) -> int:
     return faulty.broker.services.partitions.get(*place).log.log_end_offset
 
 
-async def test_without_rules_even_this_broker_answers(faulty: FaultyBroker) -> None:
+async def test_a_broker_with_fault_injection_but_without_rules_answers(faulty: FaultyBroker) -> None:
     assert await produce(await faulty.connect(), ORDERS) == {ORDERS: 0}
 
 
 @pytest.mark.parametrize("at", ["request", "answer"])
-async def test_a_delay_is_waited_for(faulty: FaultyBroker, at: str) -> None:
+async def test_delays_of_several_rules_add_up(faulty: FaultyBroker, at: str) -> None:
     wire = await faulty.connect()
     faulty.rules(slow=f"api=Produce delay=30ms at={at}", slower="api=Produce delay=20ms")
     began = trio.current_time()
@@ -43,7 +43,7 @@ async def test_a_delay_is_waited_for(faulty: FaultyBroker, at: str) -> None:
     assert faulty.strikes == {"slow": 1, "slower": 1}
 
 
-async def test_only_the_partition_that_is_meant_is_refused_and_nothing_is_appended_to_it(faulty: FaultyBroker) -> None:
+async def test_a_produce_rule_for_one_partition_prevents_appends_to_that_partition_only(faulty: FaultyBroker) -> None:
     wire = await faulty.connect()
     faulty.rules(moved="api=Produce topic=ord* partition=1 error=NOT_LEADER_OR_FOLLOWER")
     assert await produce(wire, ORDERS, OTHER_ORDERS, PAYMENTS) == {ORDERS: 0, OTHER_ORDERS: NOT_LEADER, PAYMENTS: 0}
@@ -51,7 +51,7 @@ async def test_only_the_partition_that_is_meant_is_refused_and_nothing_is_append
 
 
 @pytest.mark.parametrize("version", [0, 3, 7, 8, 9, 11])
-async def test_a_refused_produce_says_so_in_every_version(faulty: FaultyBroker, version: int) -> None:
+async def test_a_produce_error_is_returned_in_every_version(faulty: FaultyBroker, version: int) -> None:
     wire = await faulty.connect()
     faulty.rules(moved="api=Produce error=NOT_LEADER_OR_FOLLOWER")
     answer = await ask(wire, ApiKey.PRODUCE, version, produce_request(ORDERS))
@@ -67,7 +67,7 @@ async def test_an_error_in_the_answer_comes_after_the_append(faulty: FaultyBroke
     assert end_offset(faulty) == 1
 
 
-async def test_a_producer_that_wants_no_answer_loses_its_connection(faulty: FaultyBroker) -> None:
+async def test_a_refused_produce_with_acks_0_closes_the_connection(faulty: FaultyBroker) -> None:
     wire = await faulty.connect()
     faulty.rules(moved="api=Produce topic=orders error=NOT_LEADER_OR_FOLLOWER")
     with pytest.raises(ConnectionError):
@@ -75,7 +75,9 @@ async def test_a_producer_that_wants_no_answer_loses_its_connection(faulty: Faul
     assert (end_offset(faulty), end_offset(faulty, PAYMENTS)) == (0, 1)
 
 
-async def test_a_disconnect_before_the_work_and_one_after_it(faulty: FaultyBroker) -> None:
+async def test_a_disconnect_at_the_request_prevents_the_append_and_one_at_the_answer_does_not(
+    faulty: FaultyBroker,
+) -> None:
     faulty.rules(before="api=Produce topic=orders disconnect", after="api=Produce topic=payments disconnect at=answer")
     for place in (ORDERS, PAYMENTS):
         wire = await faulty.connect()
@@ -140,7 +142,9 @@ async def test_brokers_are_isolated_from_the_others_and_not_among_themselves(fau
 
 
 @pytest.mark.parametrize("kept_bytes", [0, 1, 5, 20])
-async def test_a_truncated_answer_announces_all_and_delivers_some(faulty: FaultyBroker, kept_bytes: int) -> None:
+async def test_a_truncated_answer_has_the_full_length_prefix_and_only_the_first_bytes(
+    faulty: FaultyBroker, kept_bytes: int
+) -> None:
     wire = await faulty.connect()
     faulty.rules(cut=f"api=Metadata truncate={kept_bytes}")
     wire.send(ApiKey.METADATA, 5, MetadataRequest(topics=None))
@@ -158,7 +162,7 @@ async def test_a_truncated_answer_announces_all_and_delivers_some(faulty: Faulty
     assert faulty.strikes == {"cut": 1}
 
 
-async def test_records_are_truncated_too(faulty: FaultyBroker) -> None:
+async def test_a_truncated_fetch_answer_ends_within_the_records(faulty: FaultyBroker) -> None:
     wire = await faulty.connect()
     await produce(wire, ORDERS)
     whole = len(await whole_answer(wire))
@@ -174,7 +178,7 @@ async def whole_answer(wire: object) -> bytes:
     return await trio.to_thread.run_sync(wire.receive_frame)  # type: ignore[attr-defined]
 
 
-async def test_a_fetch_is_told_of_the_error_at_once_and_of_that_partition_only(faulty: FaultyBroker) -> None:
+async def test_a_fetch_rule_for_one_partition_returns_its_error_without_max_wait(faulty: FaultyBroker) -> None:
     wire = await faulty.connect()
     await produce(wire, ORDERS, OTHER_ORDERS)
     faulty.rules(moved="api=Fetch partition=1 error=NOT_LEADER_OR_FOLLOWER")
@@ -184,7 +188,9 @@ async def test_a_fetch_is_told_of_the_error_at_once_and_of_that_partition_only(f
     assert (parts[1].error_code, len(parts[1].records), parts[1].high_watermark) == (NOT_LEADER, 0, -1)
 
 
-async def test_partitions_of_a_fetch_session_are_struck_though_no_request_names_them(faulty: FaultyBroker) -> None:
+async def test_a_fetch_rule_applies_to_partitions_of_a_fetch_session_that_the_request_omits(
+    faulty: FaultyBroker,
+) -> None:
     wire = await faulty.connect()
     await produce(wire, ORDERS)
     opened = await ask(wire, ApiKey.FETCH, 11, fetch_request(ORDERS, OTHER_ORDERS, epoch=0))
@@ -197,7 +203,7 @@ async def test_partitions_of_a_fetch_session_are_struck_though_no_request_names_
     assert faulty.strikes == {"moved": 1}
 
 
-async def test_a_whole_fetch_is_refused_at_the_top(faulty: FaultyBroker) -> None:
+async def test_a_fetch_session_error_is_set_at_the_top_level_of_the_answer(faulty: FaultyBroker) -> None:
     faulty.rules(no="api=Fetch error=FETCH_SESSION_ID_NOT_FOUND")
     answer = await ask(await faulty.connect(), ApiKey.FETCH, 11, fetch_request(ORDERS))
     assert (answer.error_code, answer.responses) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
@@ -213,7 +219,9 @@ async def test_metadata_of_one_topic_fails_beside_that_of_others(faulty: FaultyB
         assert len(answer.brokers) == 1
 
 
-async def test_one_partition_of_the_metadata_has_lost_its_leader(faulty: FaultyBroker) -> None:
+async def test_a_metadata_rule_for_one_partition_removes_the_leader_of_that_partition_only(
+    faulty: FaultyBroker,
+) -> None:
     faulty.rules(gone="api=Metadata topic=orders partition=1 error=LEADER_NOT_AVAILABLE")
     request = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
     answer = await ask(await faulty.connect(), ApiKey.METADATA, 9, request)
@@ -221,7 +229,9 @@ async def test_one_partition_of_the_metadata_has_lost_its_leader(faulty: FaultyB
     assert found == {0: (0, 1), 1: (ErrorCode.LEADER_NOT_AVAILABLE, -1)}
 
 
-async def test_errors_of_requests_about_groups_go_where_they_belong(faulty: FaultyBroker) -> None:
+async def test_coordinator_errors_are_set_in_heartbeat_and_for_each_key_of_find_coordinator(
+    faulty: FaultyBroker,
+) -> None:
     wire = await faulty.connect()
     faulty.rules(loading="api=Heartbeat,FindCoordinator error=COORDINATOR_LOAD_IN_PROGRESS")
     heartbeat = await ask(wire, ApiKey.HEARTBEAT, 3, HeartbeatRequest(group_id="g"))
@@ -241,14 +251,14 @@ async def test_a_topic_that_is_refused_is_not_created_and_the_other_one_is(fault
     assert "bad" not in faulty.broker.services.metadata.topics
 
 
-async def test_only_the_client_that_is_meant_is_struck(faulty: FaultyBroker) -> None:
+async def test_a_rule_for_a_client_id_applies_to_that_client_only(faulty: FaultyBroker) -> None:
     faulty.rules(no="client=analytics-* api=Produce error=NOT_LEADER_OR_FOLLOWER", other="listener=OTHER disconnect")
     assert await produce(await faulty.connect("analytics-7"), ORDERS) == {ORDERS: NOT_LEADER}
     assert await produce(await faulty.connect("billing"), ORDERS) == {ORDERS: 0}
     assert await produce(await faulty.connect(None), ORDERS) == {ORDERS: 0}
 
 
-async def test_the_link_from_another_broker_is_cut_and_no_other(faulty: FaultyBroker) -> None:
+async def test_a_rule_for_a_broker_disconnects_only_fetches_of_that_broker(faulty: FaultyBroker) -> None:
     faulty.rules(cut="broker=2 disconnect")
     fetch = fetch_request(ORDERS)
     fetch.replica_id = 2
@@ -260,7 +270,7 @@ async def test_the_link_from_another_broker_is_cut_and_no_other(faulty: FaultyBr
         assert (await ask(await faulty.connect("somebody"), ApiKey.FETCH, 11, fetch)).error_code == 0
 
 
-async def test_a_broker_is_known_by_what_it_said_before_on_its_connection(faulty: FaultyBroker) -> None:
+async def test_a_connection_belongs_to_a_broker_after_its_first_fetch_with_a_replica_id(faulty: FaultyBroker) -> None:
     wire = await faulty.connect("somebody")
     faulty.rules(cut="broker=2 api=ApiVersions disconnect")
     assert (await ask(wire, ApiKey.API_VERSIONS, 0, ApiVersionsRequest())).error_code == 0
@@ -279,7 +289,7 @@ async def test_rules_do_not_act_on_requests_that_delete_rules(faulty: FaultyBrok
     assert (await ask(spared, ApiKey.API_VERSIONS, 0, ApiVersionsRequest())).error_code == 0
 
 
-async def test_a_rule_that_has_struck_its_last_time_leaves_requests_alone(faulty: FaultyBroker) -> None:
+async def test_a_rule_with_first_stops_after_that_number_of_injections(faulty: FaultyBroker) -> None:
     wire = await faulty.connect()
     faulty.rules(twice="api=Produce error=NOT_LEADER_OR_FOLLOWER every=2 first=2")
     codes = [(await produce(wire, ORDERS))[ORDERS] for _ in range(6)]

@@ -75,7 +75,7 @@ def rules(draw: st.DrawFn) -> FaultRule:
 
 @settings(max_examples=150)
 @given(rules())
-def test_a_rule_survives_being_written_down(rule: FaultRule) -> None:
+def test_a_formatted_rule_is_parsed_to_the_same_rule(rule: FaultRule) -> None:
     assert parse_rule(format_rule(rule)) == rule
 
 
@@ -109,7 +109,7 @@ def test_any_json_is_a_rule_or_refused(value: object) -> None:
         parse_rule(json.dumps({"api": "Produce", "delay": value}))
 
 
-def test_the_usual_rule() -> None:
+def test_a_delay_rule_for_produce_requests_of_some_topics_is_parsed() -> None:
     assert parse_rule("api=Produce topic=orders,pay-* delay=20ms") == FaultRule(
         Action.DELAY,
         moment=Moment.ANSWER,
@@ -184,7 +184,7 @@ def test_errors_of_rules_name_the_mistake(text: str, says: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "x" * 101, "ä"])
-def test_names_are_plain(name: str) -> None:
+def test_invalid_rule_names_are_refused(name: str) -> None:
     with pytest.raises(FaultRuleError):
         check_rule_name(name)
 
@@ -193,11 +193,11 @@ def test_every_api_can_be_named() -> None:
     assert {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.CONSUMER_GROUP_HEARTBEAT} <= set(API_KEYS.values())
 
 
-def test_words_from_yaml() -> None:
+def test_a_rule_in_yaml_equals_the_same_rule_as_text() -> None:
     assert rule_of_words(words_of_mapping({"delay": 20, "partition": [1, 2]})) == parse_rule("delay=20ms partition=1,2")
 
 
-def test_a_star_is_any_text_and_nothing_else_is_special() -> None:
+def test_only_a_star_is_a_wildcard_in_name_patterns() -> None:
     assert fits(("a*c",), "abbc")
     assert fits(("x", "*"), "anything\nat all")
     assert not fits(("a.c",), "abc")

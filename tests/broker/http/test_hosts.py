@@ -34,6 +34,8 @@ from gregor.broker.http.messages import HttpRequest
         ("DELETE", {"host": "evil.example", "origin": "http://evil.example"}, 421),
     ],
 )
-def test_refusals(method: str, headers: dict[str, str], status: int | None) -> None:
+def test_requests_with_a_foreign_host_or_origin_are_refused(
+    method: str, headers: dict[str, str], status: int | None
+) -> None:
     response = refusal(HttpRequest(method, "/", headers), {"kafka.example"})
     assert (response and response.status.value) == status

@@ -71,7 +71,7 @@ def get(path: str, *headers: str, version: str = "1.1") -> bytes:
     return "\r\n".join([*lines, "", ""]).encode()
 
 
-async def test_pages_in_turn_on_one_connection(port: int) -> None:
+async def test_several_requests_are_answered_on_one_connection(port: int) -> None:
     answer = await exchange(port, get("/a%2Fb/c?x=1&x=2&y="), get("/", "Connection: close"))
     assert answer.count(b"HTTP/1.1 200 OK") == 2
     assert b"GET ('a/b', 'c') {'x': '2', 'y': ''}" in answer
@@ -86,7 +86,7 @@ async def test_requests_that_arrive_together_are_answered_in_order(port: int) ->
     ]
 
 
-async def test_a_request_byte_by_byte(port: int) -> None:
+async def test_a_request_that_arrives_byte_by_byte_is_answered(port: int) -> None:
     assert b"200 OK" in await exchange(port, *(bytes([byte]) for byte in get("/", "Connection: close")))
 
 
@@ -96,7 +96,7 @@ async def test_head_has_the_length_and_no_body(port: int) -> None:
     assert (await exchange(port, get("/pieces", "Connection: close").replace(b"GET", b"HEAD"))).endswith(b"\r\n\r\n")
 
 
-async def test_pieces_reach_clients_of_both_versions(port: int) -> None:
+async def test_a_streamed_body_is_chunked_in_http_1_1_and_whole_in_http_1_0(port: int) -> None:
     chunked = await exchange(port, get("/pieces", "Connection: close"))
     assert b"transfer-encoding: chunked" in chunked.lower()
     assert chunked.count(b"y" * 1000) == 100
@@ -105,7 +105,7 @@ async def test_pieces_reach_clients_of_both_versions(port: int) -> None:
     assert whole.endswith(b"\r\n\r\n" + b"y" * 100_000)
 
 
-async def test_a_form(port: int) -> None:
+async def test_a_posted_form_is_parsed_and_invalid_forms_get_400(port: int) -> None:
     head = b"POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nExpect: 100-continue\r\n"
     form = head + b"Content-Type: application/x-www-form-urlencoded; charset=utf-8\r\nContent-Length: 13\r\n\r\n"
     answer = await exchange(port, form, b"a=%C3%A9&b=1+2")
@@ -132,19 +132,21 @@ async def test_a_form(port: int) -> None:
         (get("/broken", "Connection: close"), 500),
     ],
 )
-async def test_refusals(port: int, request_bytes: bytes, status: int) -> None:
+async def test_malformed_oversized_and_failing_requests_get_their_http_status(
+    port: int, request_bytes: bytes, status: int
+) -> None:
     answer = await exchange(port, request_bytes)
     assert answer.startswith(b"HTTP/1.1 %d " % status)
     assert b"a fault of the handler" not in answer, "faults are for the log"
 
 
-async def test_a_body_that_fails_is_not_taken_for_a_whole_one(port: int) -> None:
+async def test_a_streamed_body_that_fails_has_no_final_chunk(port: int) -> None:
     answer = await exchange(port, get("/late-fault"))
     assert b"the beginning" in answer
     assert not answer.endswith(b"0\r\n\r\n")
 
 
-async def test_silent_clients_and_slow_readers_keep_nobody_out(port: int) -> None:
+async def test_silent_clients_and_slow_readers_do_not_block_other_clients(port: int) -> None:
     async def dial() -> trio.SocketStream:
         return await trio.open_tcp_stream("127.0.0.1", port)
 
@@ -193,12 +195,12 @@ async def test_a_listener_with_names_refuses_pages_of_other_sites(nursery: trio.
 @pytest.mark.parametrize(
     "address", ["https://127.0.0.1:0", "127.0.0.1:0", "http://127.0.0.1:99999", "http://127.0.0.1"]
 )
-def test_addresses_of_another_form(address: str) -> None:
+def test_malformed_addresses_are_refused(address: str) -> None:
     with pytest.raises(ListenerError, match=r"a\.key: .* is not of the form"):
         HttpListener("a.key", [address], pages, LIMITS)
 
 
-def test_an_address_in_use_closes_those_opened_before() -> None:
+def test_an_address_in_use_closes_the_sockets_opened_before() -> None:
     first = HttpListener("a.key", ["http://127.0.0.1:0"], pages, LIMITS)
     taken = first.bound[0].port
     with pytest.raises(ListenerError):

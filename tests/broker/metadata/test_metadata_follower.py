@@ -119,7 +119,7 @@ def assert_same(one: Node, other: Node) -> None:
     assert one.store.end_offset == other.store.end_offset
 
 
-async def test_a_broker_knows_what_the_controller_knows(
+async def test_a_broker_replicates_the_metadata_of_the_controller(
     tmp_path: Path, controller: Node, autojump_clock: trio.testing.MockClock
 ) -> None:
     controller.store.create_topic("before", partitions=3, replication_factor=2)
@@ -201,7 +201,7 @@ def copied(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("grows", [0, 1, 30])
 @pytest.mark.parametrize("is_running", [False, True])
-async def test_a_controller_that_knows_less_is_not_followed_and_nothing_is_forgotten(
+async def test_a_controller_with_an_older_metadata_log_is_not_followed_and_no_metadata_is_lost(
     tmp_path: Path, controller: Node, autojump_clock: trio.testing.MockClock, grows: int, is_running: bool
 ) -> None:
     """This holds also if the controller has begun an epoch of the same number and has more records than the broker."""
@@ -250,7 +250,7 @@ async def test_a_controller_whose_snapshot_ends_earlier_is_not_followed(
 
 
 @pytest.mark.parametrize("knew_something", [False, True])
-async def test_a_snapshot_stands_for_records_that_are_gone(
+async def test_a_follower_loads_a_snapshot_that_replaces_deleted_metadata_records(
     tmp_path: Path, controller: Node, autojump_clock: trio.testing.MockClock, knew_something: bool
 ) -> None:
     controller.store.create_topic("early")
@@ -284,7 +284,7 @@ async def test_a_large_snapshot_comes_in_pieces(
         assert_same(broker, controller)
 
 
-async def test_a_follower_bounds_its_own_copy(
+async def test_a_follower_bounds_its_metadata_log_with_snapshots(
     tmp_path: Path, controller: Node, autojump_clock: trio.testing.MockClock
 ) -> None:
     settings = {**BROKER, "metadata.log.max.record.bytes.between.snapshots": "3000"}
@@ -321,7 +321,7 @@ def test_a_controller_serves_only_flushed_metadata_records(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
-def test_a_controller_that_has_lost_records_does_not_start_however_often_it_tries(
+def test_a_controller_that_has_lost_metadata_records_does_not_start(
     tmp_path: Path, controller: Node, is_gone: bool
 ) -> None:
     controller.close()

@@ -63,12 +63,12 @@ def test_a_later_version_of_a_record_is_read() -> None:
     assert (record.topic_id, record.replicas, record.leader, len(record.directories)) == (ID, [1], 1, 1)
 
 
-def test_a_type_that_is_none_of_ours_is_passed_over() -> None:
+def test_a_record_of_an_unknown_type_is_decoded_as_none() -> None:
     assert decode_record(bytes((1, 20, 0, 0))) is None
 
 
 @pytest.mark.parametrize("value", [b"", b"\x02\x02\x00", b"\x01\xff\xff\xff\xff\xff", b"\x01\x02\x00\xff"])
-def test_a_frame_that_is_none_is_a_decode_error(value: bytes) -> None:
+def test_a_malformed_record_frame_is_a_decode_error(value: bytes) -> None:
     with pytest.raises(DecodeError):
         decode_record(value)
 
@@ -110,7 +110,7 @@ def test_records_of_one_change_are_one_batch(tmp_path: Path) -> None:
     opened.logs.close()
 
 
-def test_a_snapshot_replaces_what_was_before_it(tmp_path: Path) -> None:
+def test_a_snapshot_replaces_the_records_before_it(tmp_path: Path) -> None:
     opened = Opened(tmp_path)
     for number in range(20):
         opened.log.append(topics(f"topic-number-{number:030d}"))

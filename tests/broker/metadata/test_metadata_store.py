@@ -73,7 +73,7 @@ def refusal_of(error: pytest.ExceptionInfo[BrokerError]) -> tuple[ErrorCode, str
 # --- topics
 
 
-def test_a_topic_outlives_the_broker(opened: Opened, tmp_path: Path) -> None:
+def test_a_topic_is_kept_after_a_restart(opened: Opened, tmp_path: Path) -> None:
     made = opened.store.create_topic("a", partitions=2, configs={"retention.ms": "5"})
     again = reopened(opened, tmp_path)
     assert again.store.topics["a"] == made
@@ -81,27 +81,27 @@ def test_a_topic_outlives_the_broker(opened: Opened, tmp_path: Path) -> None:
     assert again.store.topic_config("a").retention_ms == 5
 
 
-def test_subscribers_hear_of_a_topic_when_it_is_there(opened: Opened) -> None:
+def test_creating_a_topic_notifies_subscribers_and_creates_its_logs(opened: Opened) -> None:
     topic = opened.store.create_topic("a", partitions=2)
     assert opened.changes == [PartitionsAdded(topic, 0)]
     assert len(opened.partitions.of_topic("a")) == 2
     assert opened.logs.get("a", 1) is not None
 
 
-def test_a_topic_that_was_only_validated_is_not_there(opened: Opened) -> None:
+def test_a_topic_created_with_validate_only_does_not_exist(opened: Opened) -> None:
     topic = opened.store.create_topic("a", partitions=2, validate_only=True)
     assert len(topic.partitions) == 2
     assert "a" not in opened.store.topics
     assert opened.changes == []
 
 
-def test_first_use_makes_a_topic_with_the_brokers_defaults(tmp_path: Path) -> None:
+def test_an_auto_created_topic_has_the_brokers_default_partition_count(tmp_path: Path) -> None:
     opened = Opened(tmp_path, num_partitions=3, default_replication_factor=3)
     assert len(opened.store.ensure_topic("a").partitions) == 3
     assert opened.store.ensure_topic("a") is opened.store.topics["a"]
 
 
-def test_internal_topics_have_kafkas_shape(opened: Opened) -> None:
+def test_internal_topics_have_kafkas_partition_counts_and_configs(opened: Opened) -> None:
     offsets = opened.store.ensure_topic("__consumer_offsets")
     transactions = opened.store.ensure_topic("__transaction_state")
     assert (len(offsets.partitions), len(transactions.partitions)) == (50, 50)
@@ -152,7 +152,7 @@ def test_internal_topics_have_kafkas_shape(opened: Opened) -> None:
         ),
     ],
 )
-def test_topics_that_cannot_be(
+def test_invalid_topics_are_refused_with_kafkas_errors(
     opened: Opened, name: str, arguments: dict[str, object], code: ErrorCode, message: str | None
 ) -> None:
     opened.store.create_topic("known")
@@ -163,7 +163,7 @@ def test_topics_that_cannot_be(
     assert message is None or error.value.message == message
 
 
-def test_the_metadata_log_is_no_topic_that_anybody_can_make_or_delete(opened: Opened) -> None:
+def test_the_cluster_metadata_topic_cannot_be_created_or_deleted(opened: Opened) -> None:
     with pytest.raises(BrokerError) as error:
         opened.store.create_topic(CLUSTER_METADATA)
     assert refusal_of(error) == (
@@ -187,7 +187,7 @@ def test_a_deleted_topic_is_gone_with_its_logs(opened: Opened, tmp_path: Path) -
     assert again.store.create_topic("a").configs == {}
 
 
-def test_deletion_can_be_switched_off(tmp_path: Path) -> None:
+def test_topic_deletion_is_refused_with_delete_topic_enable_false(tmp_path: Path) -> None:
     opened = Opened(tmp_path, delete_topic_enable=False)
     opened.store.create_topic("a")
     with pytest.raises(BrokerError) as error:
@@ -195,7 +195,7 @@ def test_deletion_can_be_switched_off(tmp_path: Path) -> None:
     assert error.value.code == ErrorCode.TOPIC_DELETION_DISABLED
 
 
-def test_a_topic_can_grow(opened: Opened, tmp_path: Path) -> None:
+def test_partitions_can_be_added_to_a_topic(opened: Opened, tmp_path: Path) -> None:
     topic = opened.store.create_topic("a", partitions=1)
     opened.store.create_partitions("a", 3)
     assert opened.changes[-1] == PartitionsAdded(topic, 1)
@@ -204,7 +204,7 @@ def test_a_topic_can_grow(opened: Opened, tmp_path: Path) -> None:
     assert len(reopened(opened, tmp_path).store.topics["a"].partitions) == 3
 
 
-def test_a_topic_cannot_shrink(opened: Opened) -> None:
+def test_a_smaller_partition_count_gets_invalid_partitions(opened: Opened) -> None:
     opened.store.create_topic("a", partitions=2)
     with pytest.raises(BrokerError) as error:
         opened.store.create_partitions("a", 1)
@@ -217,7 +217,7 @@ def test_a_topic_cannot_shrink(opened: Opened) -> None:
 # --- what a crash leaves
 
 
-def test_a_change_is_there_though_nobody_closed_the_log(opened: Opened, tmp_path: Path) -> None:
+def test_a_metadata_change_is_kept_after_a_crash(opened: Opened, tmp_path: Path) -> None:
     opened.store.create_topic("a")
     # A killed process also loses its lock; all other files are as after kill -9.
     for directory in opened.logs.directories:
@@ -225,7 +225,7 @@ def test_a_change_is_there_though_nobody_closed_the_log(opened: Opened, tmp_path
     assert "a" in Opened(tmp_path).store.topics
 
 
-def test_a_topic_whose_directories_were_never_made_gets_them(opened: Opened, tmp_path: Path) -> None:
+def test_missing_partition_directories_are_created_at_the_next_start(opened: Opened, tmp_path: Path) -> None:
     opened.store._tell = lambda changes: None  # type: ignore[method-assign]
     opened.store.create_topic("a", partitions=2)
     again = reopened(opened, tmp_path)
@@ -241,7 +241,7 @@ def test_a_deletion_that_was_cut_short_is_finished(opened: Opened, tmp_path: Pat
     assert again.logs.get("a", 0) is None
 
 
-def test_the_log_stays_bounded(tmp_path: Path) -> None:
+def test_the_metadata_log_stays_bounded(tmp_path: Path) -> None:
     opened = Opened(tmp_path, metadata_log_max_record_bytes_between_snapshots=5000)
     for number in range(200):
         opened.store.create_topic(f"t{number}")
@@ -268,7 +268,7 @@ def adopted_directory(tmp_path: Path) -> UUID:
     return topic_id
 
 
-def test_directories_that_nobody_knows_are_adopted_with_one_line_each(
+def test_partition_directories_without_metadata_are_adopted_with_one_line_each(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic_id = adopted_directory(tmp_path)
@@ -310,7 +310,7 @@ def test_topics_are_adopted_only_once(tmp_path: Path, caplog: pytest.LogCaptureF
     assert not [message for message in caplog.messages if message.startswith("adopted")]
 
 
-def test_a_metadata_log_that_was_lost_is_missed(
+def test_a_lost_metadata_log_gives_a_warning_once(
     opened: Opened, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     opened.store.create_topic("t")
@@ -326,7 +326,7 @@ def test_a_metadata_log_that_was_lost_is_missed(
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 
-def test_producer_ids_that_logs_know_are_not_given_out_by_a_broker_without_its_metadata(
+def test_producer_ids_found_in_logs_are_not_allocated_again_without_the_metadata_log(
     opened: Opened, tmp_path: Path
 ) -> None:
     opened.store.create_topic("t")
@@ -341,7 +341,7 @@ def test_producer_ids_that_logs_know_are_not_given_out_by_a_broker_without_its_m
     again.close()
 
 
-def test_a_broker_on_its_own_has_its_metadata_on_the_disk_before_it_tells(opened: Opened) -> None:
+def test_a_lone_broker_flushes_each_metadata_change(opened: Opened) -> None:
     opened.store.create_topic("t")
     opened.store.allocate_producer_ids(1000)
     log = opened.logs.get("__cluster_metadata", 0)
@@ -383,7 +383,7 @@ def test_records_without_a_change_call_no_listener(opened: Opened) -> None:
     assert (len(opened.changes), opened.store.end_offset) == (told, end)
 
 
-def test_quotas_are_kept(opened: Opened, tmp_path: Path) -> None:
+def test_quotas_are_kept_after_a_restart(opened: Opened, tmp_path: Path) -> None:
     entity = (("client-id", None), ("user", "bob"))
     opened.store.set_quotas([(entity, "producer_byte_rate", 100.0), (entity, "request_percentage", 5.0)])
     opened.store.set_quotas([(entity, "request_percentage", None)])
@@ -391,7 +391,7 @@ def test_quotas_are_kept(opened: Opened, tmp_path: Path) -> None:
     assert reopened(opened, tmp_path).store.state.quotas == {entity: {"producer_byte_rate": 100.0}}
 
 
-def test_producer_ids_never_come_twice(opened: Opened, tmp_path: Path) -> None:
+def test_producer_ids_are_never_allocated_twice(opened: Opened, tmp_path: Path) -> None:
     assert opened.store.allocate_producer_ids(1000) == 0
     assert opened.store.allocate_producer_ids(1000) == 1000
     assert reopened(opened, tmp_path).store.allocate_producer_ids(10) == 2000
@@ -435,7 +435,7 @@ def test_any_history_is_the_same_after_a_restart_and_after_a_snapshot(
     again.close()
 
 
-def test_acls_outlive_the_broker_and_are_in_snapshots(opened: Opened, tmp_path: Path) -> None:
+def test_acls_are_kept_after_a_restart_and_in_snapshots(opened: Opened, tmp_path: Path) -> None:
     kept, removed = (
         AccessControlEntryRecord(id=UUID(int=number), resource_type=2, resource_name="a", principal="User:al")
         for number in (1, 2)
@@ -457,7 +457,7 @@ def test_acls_outlive_the_broker_and_are_in_snapshots(opened: Opened, tmp_path: 
     again.close()
 
 
-def test_a_partition_change_moves_the_leader_into_a_new_epoch() -> None:
+def test_a_partition_change_with_a_leader_increments_the_leader_epoch() -> None:
     state = ClusterState()
     topic = TopicState("a", UUID(int=7), [PartitionState(0, 1, 0, [1], [1])])
     for record in topic_records(topic):

@@ -32,18 +32,18 @@ def test_the_partitions_of_a_broker_that_dies_find_leaders_on_all_others() -> No
     assert {replicas[1] for replicas in placed if replicas[0] == 1} == {2, 3, 4}
 
 
-def test_neighbours_are_in_different_racks() -> None:
+def test_replicas_of_a_partition_are_in_different_racks() -> None:
     order = alternate_racks({1: "a", 2: "a", 3: "b", 4: "b", 5: "c", 6: "c"})
     assert order == [1, 3, 5, 2, 4, 6]
     racks = {1: "a", 2: "a", 3: "b", 4: "b", 5: "c", 6: "c"}
     assert all(len({racks[node] for node in replicas}) == 3 for replicas in spread(6, 3, order))
 
 
-def test_racks_of_some_brokers_only_are_no_racks() -> None:
+def test_racks_are_ignored_unless_every_broker_has_one() -> None:
     assert alternate_racks({2: "a", 1: None, 3: "b"}) == [1, 2, 3]
 
 
-def test_too_few_brokers() -> None:
+def test_too_few_brokers_get_invalid_replication_factor() -> None:
     with pytest.raises(BrokerError) as refused:
         spread(1, 3, [1, 2])
     assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
@@ -61,7 +61,7 @@ def cluster(tmp_path: Path, *fenced: bool, **settings: str) -> MetadataStore:
     return store
 
 
-def test_fenced_brokers_get_no_new_replicas_unless_told_so(tmp_path: Path) -> None:
+def test_fenced_brokers_get_new_replicas_only_by_explicit_assignment(tmp_path: Path) -> None:
     store = cluster(tmp_path, False, True, False)
     topic = store.create_topic("a", partitions=6, replication_factor=2)
     assert {node for partition in topic.partitions for node in partition.replicas} == {1, 3}
@@ -71,13 +71,13 @@ def test_fenced_brokers_get_no_new_replicas_unless_told_so(tmp_path: Path) -> No
         store.create_topic("c", assignments=[(0, [2])])
 
 
-def test_topics_of_one_partition_are_on_all_brokers(tmp_path: Path) -> None:
+def test_leaders_of_topics_with_one_partition_are_spread_over_all_brokers(tmp_path: Path) -> None:
     store = cluster(tmp_path, False, False, False)
     leaders = {store.create_topic(f"t{number}").partitions[0].leader for number in range(60)}
     assert leaders == {1, 2, 3}
 
 
-def test_an_internal_topic_has_as_many_replicas_as_there_are_brokers_unless_told_how_many(tmp_path: Path) -> None:
+def test_two_brokers_give_internal_topics_two_replicas_unless_configured(tmp_path: Path) -> None:
     store = cluster(tmp_path / "default", False, False)
     assert on_first_use(store, "__consumer_offsets").replication_factor == 2
     assert on_first_use(store, "__transaction_state").configs["min.insync.replicas"] == "2"

@@ -52,7 +52,7 @@ def test_connections_of_one_client_add_up(people: People) -> None:
     assert usage.connection_count == 1
 
 
-def test_asking_twice_counts_once(people: People) -> None:
+def test_reading_the_census_twice_counts_requests_once(people: People) -> None:
     request(people.connect("shop"), ApiKey.FETCH, 1, 3)
     people.census.usages()
     assert people.usage("shop").requests[ApiKey.FETCH, 1] == 3
@@ -62,13 +62,15 @@ def test_asking_twice_counts_once(people: People) -> None:
 @pytest.mark.parametrize(
     ("host", "software"), [("10.0.0.2", ""), ("10.0.0.1", "sarama")], ids=["another host", "other software"]
 )
-def test_the_same_client_id_may_be_several_clients(people: People, host: str, software: str) -> None:
+def test_clients_with_one_client_id_are_distinguished_by_host_and_software(
+    people: People, host: str, software: str
+) -> None:
     request(people.connect("shop"), ApiKey.FETCH, 1)
     request(people.connect("shop", host=host, software=software), ApiKey.FETCH, 12)
     assert len(people.census.usages()) == 2
 
 
-def test_requests_are_counted_for_the_client_id_that_they_had(people: People) -> None:
+def test_requests_count_for_the_client_id_at_the_time_of_the_request(people: People) -> None:
     proxy = people.connect("first")
     request(proxy, ApiKey.PRODUCE, 0)
     people.census.client_id_changed(proxy, "second")
@@ -87,7 +89,7 @@ def test_numbers_of_apis_become_names(people: People) -> None:
     assert [key.name for key, _ in people.usage("short cut").requests] == ["PRODUCE"]
 
 
-def test_times_of_the_first_and_the_last_visit(people: People) -> None:
+def test_the_times_when_a_client_was_first_and_last_seen_are_recorded(people: People) -> None:
     client = people.connect("shop")
     request(client, ApiKey.FETCH, 1)
     people.census.usages()
@@ -98,7 +100,7 @@ def test_times_of_the_first_and_the_last_visit(people: People) -> None:
     assert (usage.first_seen_ms, usage.last_seen_ms) == (1000, 1500)
 
 
-def test_the_one_that_was_away_longest_is_forgotten_and_the_sums_stay() -> None:
+def test_the_least_recently_seen_client_is_evicted_and_total_counts_stay() -> None:
     people = People(max_clients=2)
     for name in ("a", "b", "a", "c"):
         client = people.connect(name)
@@ -109,7 +111,7 @@ def test_the_one_that_was_away_longest_is_forgotten_and_the_sums_stay() -> None:
     assert people.census.request_counts() == {(ApiKey.FETCH, 0): 4}
 
 
-def test_deprecated_requests_by_software(people: People) -> None:
+def test_deprecated_requests_are_counted_by_software(people: People) -> None:
     client = people.connect("shop", software="sarama")
     request(client, ApiKey.FETCH, 2, 5)
     request(client, ApiKey.FETCH, 4)
@@ -117,7 +119,7 @@ def test_deprecated_requests_by_software(people: People) -> None:
     assert people.usage("shop").deprecated_count == 5
 
 
-def test_invented_software_does_not_grow_the_metrics() -> None:
+def test_the_number_of_software_names_in_the_metrics_is_bounded() -> None:
     people = People(max_clients=2)
     for name in ("x", "y", "z", "w"):
         request(people.connect("shop", software=name), ApiKey.FETCH, 0)
@@ -130,7 +132,7 @@ def test_long_names_are_cut(people: People) -> None:
     assert [usage.identity.client_id for usage in people.census.usages()] == ["n" * NAME_LIMIT]
 
 
-def test_conversion_costs_move_to_the_client(people: People) -> None:
+def test_down_conversion_costs_are_summed_for_each_client(people: People) -> None:
     client = people.connect("old")
     request(client, ApiKey.FETCH, 0)
     client.down_conversion.add(10, 4096, 2_000_000)
@@ -140,7 +142,9 @@ def test_conversion_costs_move_to_the_client(people: People) -> None:
     assert (cost.record_count, cost.stored_bytes, cost.cpu_ns) == (15, 5120, 3_000_000)
 
 
-def test_a_refused_conversion_is_told_once_a_client(people: People, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refused_down_conversion_is_logged_once_for_each_client(
+    people: People, caplog: pytest.LogCaptureFixture
+) -> None:
     old, other = people.connect("old"), people.connect("other")
     with caplog.at_level(logging.WARNING):
         for client in (old, old, other):

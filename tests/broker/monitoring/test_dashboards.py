@@ -180,7 +180,7 @@ def of_orders(scrape: Scrape, name: str, **labels: str) -> list[float]:
     return sorted(value for (found, labels), value in scrape.items() if found == name and wanted <= labels)
 
 
-def test_the_values_are_those_of_the_broker(scrape: Scrape) -> None:
+def test_metric_values_match_the_state_of_the_broker(scrape: Scrape) -> None:
     assert of_orders(scrape, "kafka_cluster_partition_replicascount") == [1, 1, 1]
     assert of_orders(scrape, "kafka_cluster_partition_insyncreplicascount") == [1, 1, 1]
     assert of_orders(scrape, "kafka_cluster_partition_atminisr") == [1, 1, 1]

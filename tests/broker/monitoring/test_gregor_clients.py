@@ -70,7 +70,7 @@ def described(broker: BrokerProcess, client_id: str) -> DescribedClient:
     return found
 
 
-def test_an_old_consumer_is_described_with_what_it_costs(broker: BrokerProcess) -> None:
+def test_an_old_consumer_is_described_with_its_down_conversion_costs(broker: BrokerProcess) -> None:
     with Wire(broker.address, client_id="old-consumer") as wire:
         fetch(wire, "convertible", version=0)
         fetch(wire, "convertible", version=2)
@@ -89,7 +89,7 @@ def test_an_old_consumer_is_described_with_what_it_costs(broker: BrokerProcess) 
     assert client.up_conversion.record_count == 0
 
 
-def test_software_is_what_the_client_says_it_is(broker: BrokerProcess) -> None:
+def test_the_software_name_and_version_come_from_api_versions(broker: BrokerProcess) -> None:
     with Wire(broker.address, client_id="polite") as wire:
         request = ApiVersionsRequest(client_software_name="apache-kafka-java", client_software_version="3.9.1")
         wire.ask(ApiKey.API_VERSIONS, 3, request)
@@ -99,7 +99,7 @@ def test_software_is_what_the_client_says_it_is(broker: BrokerProcess) -> None:
     assert client.down_conversion.record_count == 0
 
 
-def test_a_refused_conversion_is_counted_and_told(broker: BrokerProcess) -> None:
+def test_a_refused_down_conversion_is_counted_and_logged_once(broker: BrokerProcess) -> None:
     with Wire(broker.address, client_id="refused-consumer") as wire:
         fetch(wire, "refused", version=1)
         fetch(wire, "refused", version=1)
@@ -116,7 +116,9 @@ def test_api_versions_does_not_list_our_own_api(broker: BrokerProcess) -> None:
     assert not listed & set(GregorApiKey)
 
 
-def test_the_command_says_whom_kafka_4_refuses(broker: BrokerProcess, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_clients_command_lists_requests_that_kafka_4_refuses(
+    broker: BrokerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
     with Wire(broker.address, client_id="legacy-shipper") as wire:
         fetch(wire, "convertible", version=1)
     assert main(["clients", "--bootstrap-server", broker.bootstrap, "--versions"]) == 0
@@ -127,7 +129,9 @@ def test_the_command_says_whom_kafka_4_refuses(broker: BrokerProcess, capsys: py
     assert lines[at + 2].strip() == "sends Fetch v1 x1"
 
 
-def test_the_command_can_leave_out_who_is_current(broker: BrokerProcess, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_refused_option_of_the_clients_command_omits_current_clients(
+    broker: BrokerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
     with Wire(broker.address, client_id="outdated") as old, Wire(broker.address, client_id="current") as new:
         fetch(old, "convertible", version=0)
         fetch(new, "convertible", version=11)
@@ -158,15 +162,17 @@ def page(broker: BrokerProcess, request: str) -> tuple[int, str]:
         ("POST /metrics", 405),
     ],
 )
-def test_pages_of_the_metrics_listener(broker: BrokerProcess, request_line: str, status: int) -> None:
+def test_pages_of_the_metrics_listener_have_their_http_status(
+    broker: BrokerProcess, request_line: str, status: int
+) -> None:
     assert page(broker, request_line)[0] == status
 
 
-def test_head_has_no_body(broker: BrokerProcess) -> None:
+def test_a_head_request_for_the_metrics_has_no_body(broker: BrokerProcess) -> None:
     assert page(broker, "HEAD /metrics") == (200, "")
 
 
-def test_metrics_have_the_names_that_dashboards_ask_for(broker: BrokerProcess) -> None:
+def test_metrics_have_the_names_of_the_jmx_exporter_and_of_kafka_exporter(broker: BrokerProcess) -> None:
     with Wire(broker.address, client_id="measured") as wire:
         wire.ask(
             ApiKey.API_VERSIONS, 3, ApiVersionsRequest(client_software_name="sarama", client_software_version="v1")
@@ -190,7 +196,7 @@ def test_metrics_have_the_names_that_dashboards_ask_for(broker: BrokerProcess) -
     assert values[f"kafka_topic_partition_oldest_offset{{{place}}}"] == "0"
 
 
-def test_lag_of_a_group(broker: BrokerProcess) -> None:
+def test_the_lag_and_the_members_of_a_group_are_exported(broker: BrokerProcess) -> None:
     position = OffsetCommitRequestPartition(partition_index=0, committed_offset=RECORD_COUNT - 8)
     topics = [OffsetCommitRequestTopic(name="convertible", partitions=[position])]
     with Wire(broker.address, client_id="committer") as wire:
@@ -222,6 +228,6 @@ def test_every_line_of_metrics_is_well_formed_and_unique(broker: BrokerProcess) 
     assert r'clientId="quo\"te\\back\nline"' in body
 
 
-def test_without_the_key_there_is_no_listener(tmp_path: Path) -> None:
+def test_without_gregor_metrics_listener_no_metrics_are_served(tmp_path: Path) -> None:
     with running_broker(tmp_path / "quiet") as quiet:
         assert "metrics at" not in quiet.output()

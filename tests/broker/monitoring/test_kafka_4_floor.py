@@ -54,7 +54,7 @@ def test_a_current_client_is_served() -> None:
     assert verdict(used) == "Kafka 4 serves it"
 
 
-def test_an_old_client_is_told_what_is_refused_and_which_release_is_needed() -> None:
+def test_the_verdict_on_an_old_client_names_refused_versions_and_the_needed_release() -> None:
     used = [(ApiKey.FETCH, 1), (ApiKey.METADATA, 0), (ApiKey.PRODUCE, 0), (ApiKey.PRODUCE, 1)]
     assert verdict(used) == (
         "Kafka 4 refuses Produce v0/v1, Fetch v1; needs the protocol of Kafka 0.11.0 or newer: "

@@ -19,7 +19,7 @@ def values_of(broker: Broker) -> dict[str, float]:
     }
 
 
-def test_a_compaction_is_told(tmp_path: Path) -> None:
+def test_cleaner_metrics_report_a_finished_and_a_failed_compaction(tmp_path: Path) -> None:
     clock = ManualClock(100_000)
     broker = Broker(BrokerConfig(log_dirs=(str(tmp_path),)), clock)
     broker.services.logs.open_all()

@@ -82,7 +82,7 @@ def test_a_forwarded_request_has_its_clients_rights(cluster: ClusterOfProcesses)
 
 
 @pytest.mark.parametrize("asked", [CONTROLLER, OTHER])
-def test_acls_reach_every_broker_and_outlive_it(cluster: ClusterOfProcesses, asked: int) -> None:
+def test_acls_are_replicated_to_every_broker_and_kept_after_a_restart(cluster: ClusterOfProcesses, asked: int) -> None:
     name = f"described-{asked}"
     create_acls(cluster, OTHER, acl(AclResourceType.TOPIC, name, AclOperation.DESCRIBE))
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)

@@ -72,7 +72,7 @@ def test_the_controller_listener_offers_the_apis_of_kafkas_controllers(wire: Wir
     assert ApiKey.METADATA not in offered
 
 
-def test_clients_listeners_do_not_serve_it(cluster: ClusterOfProcesses) -> None:
+def test_listeners_for_clients_do_not_serve_controller_apis(cluster: ClusterOfProcesses) -> None:
     with cluster.wire(1) as client, pytest.raises(ConnectionError):
         client.ask(ControllerApiKey.BROKER_HEARTBEAT, 0, BrokerHeartbeatRequest(broker_id=1))
     with cluster.wire(1) as client, pytest.raises(ConnectionError):
@@ -116,20 +116,20 @@ def test_envelopes_with_nonsense_are_refused(wire: Wire, request_: EnvelopeReque
     assert wire.ask(ApiKey.ENVELOPE, 0, request_).error_code == code
 
 
-def test_an_address_that_is_none_is_refused(wire: Wire) -> None:
+def test_an_envelope_with_an_invalid_client_address_is_refused(wire: Wire) -> None:
     request = envelope(CREATION)
     request.client_host_address = b"abc"
     assert wire.ask(ApiKey.ENVELOPE, 0, request).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_an_envelope_in_an_envelope_is_opened_once(wire: Wire) -> None:
+def test_an_envelope_inside_an_envelope_is_refused(wire: Wire) -> None:
     inner = frame(ApiKey.ENVELOPE, 0, envelope(CREATION))
     answer = wire.ask(ApiKey.ENVELOPE, 0, envelope(inner))
     response: Any = decode(response_class(ApiKey.ENVELOPE), bytes(answer.response_data)[5:], 0)
     assert response.error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_heartbeats_of_strangers_and_of_former_lives_are_refused(wire: Wire) -> None:
+def test_heartbeats_with_an_unknown_broker_id_or_a_stale_broker_epoch_are_refused(wire: Wire) -> None:
     stranger = BrokerHeartbeatRequest(broker_id=77, broker_epoch=1)
     assert wire.ask(ControllerApiKey.BROKER_HEARTBEAT, 1, stranger).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
     former = BrokerHeartbeatRequest(broker_id=1, broker_epoch=123456)
@@ -158,12 +158,12 @@ def test_the_controller_listener_serves_fetches_of_the_metadata_topic_only(wire:
 
 
 @pytest.mark.parametrize("offset", [-1, 10**12])
-def test_offsets_that_are_not_there_are_answered_all_the_same(wire: Wire, offset: int) -> None:
+def test_a_metadata_fetch_out_of_range_gets_an_error_or_a_diverging_epoch(wire: Wire, offset: int) -> None:
     (partition,) = wire.ask(ApiKey.FETCH, 17, fetch(METADATA_ID, offset)).responses[0].partitions
     assert partition.error_code or partition.diverging_epoch.end_offset >= 0
 
 
-def test_a_snapshot_that_is_not_there(wire: Wire) -> None:
+def test_a_fetch_of_an_unknown_snapshot_gets_snapshot_not_found(wire: Wire) -> None:
     wanted = PartitionSnapshot(snapshot_id=SnapshotId(end_offset=10**15, epoch=-5), position=-1)
     topic = TopicSnapshot(name="__cluster_metadata", partitions=[wanted])
     answer = wire.ask(ControllerApiKey.FETCH_SNAPSHOT, 1, FetchSnapshotRequest(topics=[topic]))

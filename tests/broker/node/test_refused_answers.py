@@ -63,7 +63,7 @@ def codes_in(struct: Struct) -> set[int]:
         for version in range(api.min_version, api.max_version + 1)
     ],
 )
-def test_no_answer_says_that_all_is_well(key: ApiKey, version: int) -> None:
+def test_every_answer_to_a_write_that_is_not_replicated_has_an_error(key: ApiKey, version: int) -> None:
     request, error = WITH_ENTRIES.get(key, request_class(key)()), BrokerError(CODE)
     if has_top_level_error(response_class(key), version):
         with pytest.raises(BrokerError):

@@ -150,7 +150,7 @@ async def until_cancelled(scope: trio.CancelScope) -> None:
 
 
 @pytest.mark.parametrize("cancelled", [0, 1, 2])
-async def test_a_cancelled_wait_leaves_the_others_alone(cancelled: int) -> None:
+async def test_cancelling_one_wait_does_not_affect_other_requests(cancelled: int) -> None:
     node = Held()
     scopes = [trio.CancelScope() for _ in range(3)]
     answers: dict[int, int] = {}
@@ -173,7 +173,7 @@ async def test_a_cancelled_wait_leaves_the_others_alone(cancelled: int) -> None:
 
 
 @pytest.mark.parametrize("on_request", [hang_up, answer_nonsense])
-async def test_trouble_fails_all_that_wait(on_request: OnRequest) -> None:
+async def test_a_lost_connection_or_a_malformed_answer_fails_all_waiting_requests(on_request: OnRequest) -> None:
     errors: list[BrokerError] = []
 
     async def ask(connection: PeerConnection) -> None:
@@ -239,7 +239,7 @@ async def test_a_line_is_opened_again_after_any_failure(nursery: trio.Nursery) -
 
 
 @pytest.mark.parametrize("version", [VERSION, None])
-async def test_no_answer_in_time_closes_the_connection(
+async def test_a_request_without_an_answer_fails_after_its_timeout(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, version: int | None
 ) -> None:
     address, _ = await listening(nursery, keep_silent)
@@ -251,7 +251,7 @@ async def test_no_answer_in_time_closes_the_connection(
     nursery.cancel_scope.cancel()
 
 
-async def test_requests_are_refused_before_the_start_and_after_the_end(nursery: trio.Nursery) -> None:
+async def test_requests_to_a_remote_controller_are_refused_while_its_task_does_not_run(nursery: trio.Nursery) -> None:
     address, connections = await listening(nursery, answer)
     controller = RemoteController(address, "broker-2")
     refused = []

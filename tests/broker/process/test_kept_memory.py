@@ -46,7 +46,9 @@ def send_refused_batches(broker: BrokerProcess) -> None:
 
 
 @needs_mallopt
-def test_a_broker_keeps_little_of_what_refused_batches_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_returns_the_memory_of_refused_batches_to_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for variable in OPERATOR_VARIABLES:
         monkeypatch.delenv(variable, raising=False)
     with running_broker(tmp_path, f"gregor.message.codec.threads={CLIENTS}") as broker:

@@ -96,7 +96,9 @@ def test_clients_without_a_quota_are_never_throttled(broker: BrokerProcess, clie
     assert produce(client, 30) == [0] * 30
 
 
-def test_a_producer_over_its_rate_is_told_for_how_long(broker: BrokerProcess, client: Wire, client_id: str) -> None:
+def test_a_producer_over_its_byte_rate_gets_a_throttle_time(
+    broker: BrokerProcess, client: Wire, client_id: str
+) -> None:
     bind(broker, client_id, producer_byte_rate=3 * BATCH_BYTES)
     # The quota of one second is two batches and the header of the third.
     assert produce(client, 2) == [0, 0]
@@ -104,7 +106,9 @@ def test_a_producer_over_its_rate_is_told_for_how_long(broker: BrokerProcess, cl
     assert 0 < throttled < 1000
 
 
-def test_a_throttled_connection_is_not_read_and_others_are(broker: BrokerProcess, client: Wire, client_id: str) -> None:
+def test_a_throttled_connection_is_muted_and_others_are_not(
+    broker: BrokerProcess, client: Wire, client_id: str
+) -> None:
     bind(broker, client_id, producer_byte_rate=4000)
     assert produce(client)[0] > 2000
     client.send(ApiKey.METADATA, 4, MetadataRequest(topics=[]))
@@ -113,7 +117,7 @@ def test_a_throttled_connection_is_not_read_and_others_are(broker: BrokerProcess
     assert not select.select([client.socket], [], [], 0)[0]
 
 
-def test_a_producer_that_wants_no_answer_waits_too(broker: BrokerProcess, client: Wire, client_id: str) -> None:
+def test_a_producer_with_acks_0_is_throttled_too(broker: BrokerProcess, client: Wire, client_id: str) -> None:
     bind(broker, client_id, producer_byte_rate=4000)
     client.send(ApiKey.PRODUCE, 9, produce_request(acks=0))
     client.send(ApiKey.METADATA, 4, MetadataRequest(topics=[]))
@@ -139,7 +143,7 @@ def test_a_fetch_over_the_rate_is_answered_empty_and_later_in_full(
     assert len(later.responses[0].partitions[0].records) >= BATCH_BYTES
 
 
-def test_too_much_of_the_brokers_time_costs_at_most_one_sample(
+def test_the_throttle_time_of_the_request_percentage_is_limited_to_one_sample(
     broker: BrokerProcess, client: Wire, client_id: str
 ) -> None:
     bind(broker, client_id, request_percentage=0.0001)
@@ -163,14 +167,16 @@ def test_topic_changes_over_the_rate_are_refused(broker: BrokerProcess, client: 
     assert 0 < answer.throttle_time_ms <= 1000 / MUTATION_RATE
 
 
-def test_a_dry_run_counts_as_in_kafka(broker: BrokerProcess, client: Wire, client_id: str) -> None:
+def test_validate_only_requests_count_against_the_mutation_rate(
+    broker: BrokerProcess, client: Wire, client_id: str
+) -> None:
     bind(broker, client_id, controller_mutation_rate=MUTATION_RATE)
     create(client, 7, f"{client_id}-a", validate_only=True)
     answer = create(client, 7, f"{client_id}-b", f"{client_id}-c")
     assert [topic.error_code for topic in answer.topics] == [ErrorCode.NONE, ErrorCode.THROTTLING_QUOTA_EXCEEDED]
 
 
-def test_older_clients_are_delayed_instead(broker: BrokerProcess, client_id: str) -> None:
+def test_create_topics_v5_is_throttled_instead_of_refused(broker: BrokerProcess, client_id: str) -> None:
     bind(broker, client_id, controller_mutation_rate=MUTATION_RATE)
     for version, name in ((5, "a"), (5, "b"), (5, "c")):
         with Wire(broker.address, client_id=client_id) as wire:
@@ -179,7 +185,7 @@ def test_older_clients_are_delayed_instead(broker: BrokerProcess, client_id: str
     assert answer.throttle_time_ms > 5000 / MUTATION_RATE
 
 
-def test_added_and_deleted_partitions_count(broker: BrokerProcess, client_id: str) -> None:
+def test_added_and_deleted_partitions_count_against_the_mutation_rate(broker: BrokerProcess, client_id: str) -> None:
     name = f"{client_id}-topic"
     with Wire(broker.address, client_id="setup") as wire:
         create(wire, 7, name)
@@ -230,7 +236,7 @@ def test_a_quota_for_others_does_not_bind() -> None:
     assert quotas.most_fetch_bytes(of_the_shop()) == (1 << 31) - 1
 
 
-def test_quotas_of_addresses_are_not_of_clients() -> None:
+def test_ip_quotas_do_not_apply_to_clients() -> None:
     quotas = ClientQuotas(BrokerConfig(), ManualClock())
     quotas.take({(("ip", "10.0.0.1"),): {"connection_creation_rate": 1.0}})
     assert not quotas.is_active

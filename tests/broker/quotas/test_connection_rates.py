@@ -51,7 +51,7 @@ def of(name: str | None, rate: float) -> dict[Entity, dict[str, float]]:
     return {(("ip", name),): {"connection_creation_rate": rate}}
 
 
-def test_without_limits_nobody_waits(rates: ConnectionRates) -> None:
+def test_without_limits_no_connection_is_delayed(rates: ConnectionRates) -> None:
     assert {rates.connected("A") for _ in range(1000)} == {0}
     assert {rates.connected_from("10.0.0.1") for _ in range(1000)} == {0}
 
@@ -69,7 +69,7 @@ def test_a_listener_may_have_a_rate_of_its_own(rates: ConnectionRates, settings:
     assert rates.connected("A") == 0
 
 
-def test_only_its_own_rate_delays_the_listener_of_the_brokers(rates: ConnectionRates, settings: Settings) -> None:
+def test_the_inter_broker_listener_is_delayed_only_by_its_own_rate(rates: ConnectionRates, settings: Settings) -> None:
     settings.max_connection_creation_rate = 10
     assert {rates.connected("B", is_protected=True) for _ in range(12)} == {0}
     assert rates.connected("A") == 300
@@ -99,12 +99,12 @@ def test_an_address_of_its_own_goes_before_the_default(rates: ConnectionRates) -
     assert [rates.connected_from("::1") > 0 for _ in range(4)] == [False, False, False, True]
 
 
-def test_quotas_of_users_are_none_of_addresses(rates: ConnectionRates) -> None:
+def test_user_quotas_do_not_limit_connections_of_ip_addresses(rates: ConnectionRates) -> None:
     rates.take({(("user", None),): {"request_percentage": 1.0}})
     assert {rates.connected_from("10.0.0.1") for _ in range(100)} == {0}
 
 
-def test_a_broker_refuses_who_connects_too_often_until_the_quota_goes(tmp_path: Path) -> None:
+def test_connections_over_the_ip_quota_are_refused_until_the_quota_is_removed(tmp_path: Path) -> None:
     """One connection in ten seconds, which is the length of the default window."""
     with running_broker(tmp_path) as broker, Wire(broker.address) as admin:
 

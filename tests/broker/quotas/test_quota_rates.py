@@ -35,7 +35,7 @@ def test_old_samples_are_forgotten() -> None:
     assert rate.throttle_ms(LIMIT, 11_000) == 0
 
 
-def test_no_more_samples_than_the_window_has() -> None:
+def test_a_rate_keeps_no_more_samples_than_its_window() -> None:
     rate = SampledRate(Window(sample_count=3, sample_ms=10))
     for now_ms in range(0, 1000, 10):
         rate.record(1, now_ms)

@@ -18,7 +18,7 @@ def busy() -> None:
         pass
 
 
-async def test_every_step_counts(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_work_meter_counts_every_step_of_a_task(autojump_clock: trio.testing.MockClock) -> None:
     async def work() -> str:
         for _ in range(3):
             busy()

@@ -29,7 +29,7 @@ async def test_operations_fail_at_their_deadlines(autojump_clock: trio.testing.M
         nursery.cancel_scope.cancel()
 
 
-async def test_nothing_is_checked_while_nothing_waits(autojump_clock: trio.testing.MockClock) -> None:
+async def test_deadlines_are_not_checked_while_no_operation_waits(autojump_clock: trio.testing.MockClock) -> None:
     led = Led([LEADER, SECOND])
     registry = PartitionRegistry([led.partition])
     async with trio.open_nursery() as nursery:

@@ -149,7 +149,7 @@ async def test_answers_come_in_the_order_of_the_requests(peer: Peer) -> None:
     assert await peer.receive(len(expected)) == expected
 
 
-async def test_a_client_that_sends_many_requests_gives_others_their_turn(
+async def test_a_connection_with_many_requests_yields_to_other_tasks(
     peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gregor.broker.server.connection.TURN_S", 0.0)
@@ -164,7 +164,9 @@ async def test_a_client_that_sends_many_requests_gives_others_their_turn(
     assert await peer.receive(40) == [b"<plain>"] * 40
 
 
-async def test_a_request_that_uses_up_the_turn_still_gets_its_task(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_that_exhausts_the_turn_is_still_answered_in_a_task(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gregor.broker.server.connection.TURN_S", 0.0)
     await wait_all_tasks_blocked()
     await peer.send(b"slow")
@@ -186,7 +188,7 @@ async def test_pipelined_requests_behind_a_pending_one_are_answered_in_order(pee
 
 
 @pytest.mark.parametrize("other", [b"slow 2", b"plain 2"])
-async def test_other_requests_wait_for_the_pending_answers(peer: Peer, other: bytes) -> None:
+async def test_requests_that_are_not_pipelined_wait_for_pending_answers(peer: Peer, other: bytes) -> None:
     await peer.send(b"late 1", other, b"fast 3")
     await wait_all_tasks_blocked()
     assert peer.responder.begun == []
@@ -206,7 +208,7 @@ async def test_requests_behind_a_pending_one_that_is_not_pipelined_wait(peer: Pe
     assert await peer.receive(2) == [b"late 2", b"late 3"]
 
 
-async def test_a_coroutine_behind_a_pending_answer_begins_when_it_is_the_first(peer: Peer) -> None:
+async def test_requests_after_a_coroutine_wait_until_the_coroutine_begins(peer: Peer) -> None:
     """A later request is not handled before the coroutine begins, since its records would come first."""
     await peer.send(b"late 1", b"task 2", b"late 3")
     await wait_all_tasks_blocked()
@@ -252,7 +254,7 @@ async def test_a_client_that_hangs_up_ends_its_delayed_requests(nursery: trio.Nu
         assert peer.responder.cancelled == [b"delayed"]
 
 
-async def test_a_connection_that_is_closed_gives_its_pending_answers_up(peer: Peer) -> None:
+async def test_closing_a_connection_cancels_its_pending_answers(peer: Peer) -> None:
     await peer.send(b"late 1", b"task 2")
     await wait_all_tasks_blocked()
     peer.connection.disconnect()
@@ -274,7 +276,7 @@ async def test_not_too_many_answers_may_be_pending(peer: Peer) -> None:
     assert await peer.receive(3) == requests[MOST_PENDING:]
 
 
-async def test_a_client_that_has_sent_all_gets_its_late_answers(peer: Peer) -> None:
+async def test_a_client_that_half_closes_its_connection_gets_its_pending_answers(peer: Peer) -> None:
     await peer.send(b"late 1")
     await peer.stream.send_eof()
     await wait_all_tasks_blocked()
@@ -283,7 +285,7 @@ async def test_a_client_that_has_sent_all_gets_its_late_answers(peer: Peer) -> N
     assert await peer.is_closed()
 
 
-async def test_an_answer_that_comes_after_its_client_has_gone_harms_nobody(peer: Peer) -> None:
+async def test_an_answer_that_completes_after_a_disconnect_is_ignored(peer: Peer) -> None:
     await peer.send(b"late 1")
     await wait_all_tasks_blocked()
     peer.connection.disconnect()
@@ -305,7 +307,7 @@ async def test_pipelined_answers_leave_with_one_call(peer: Peer) -> None:
     assert await peer.stream.receive_some(65536) == expected
 
 
-async def test_a_client_that_does_not_read_its_answers_is_answered_when_it_does(peer: Peer) -> None:
+async def test_a_slow_reader_stops_the_reading_of_requests_and_gets_all_answers(peer: Peer) -> None:
     count = 3000
     async with trio.open_nursery() as nursery:
         nursery.start_soon(peer.send, *[b"fast" + bytes(1000)] * count)
@@ -366,7 +368,7 @@ async def test_a_frame_over_the_limit_closes_the_connection_with_one_line(
     assert [record.levelname for record in caplog.records] == ["INFO"]
 
 
-async def test_requests_of_a_client_that_has_closed_its_side_are_still_worked_on(peer: Peer) -> None:
+async def test_requests_received_before_a_half_close_are_answered(peer: Peer) -> None:
     await peer.send(b"slow 1", b"slow 2")
     await peer.stream.send_eof()
     assert await peer.receive(2) == [b"<slow 1>", b"<slow 2>"]

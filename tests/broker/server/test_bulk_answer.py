@@ -136,7 +136,7 @@ def test_all_rows_arrive_in_order_however_slowly_the_client_reads(
     assert bytes(received) == b"head" + converted + b"between" + converted + b"between" + file_part + b"before"
 
 
-def test_compressed_batches_are_left_to_the_caller_at_the_border_of_a_batch(
+def test_a_conversion_stops_before_compressed_batches_and_the_caller_sends_the_rest(
     pair: tuple[socket.socket, socket.socket], tmp_path: Path
 ) -> None:
     ours, theirs = pair
@@ -160,7 +160,9 @@ def test_compressed_batches_are_left_to_the_caller_at_the_border_of_a_batch(
     assert whole == expected(stored, 1)
 
 
-def test_damaged_records_end_in_padding(pair: tuple[socket.socket, socket.socket], tmp_path: Path) -> None:
+def test_a_conversion_of_damaged_records_stops_after_a_correct_prefix(
+    pair: tuple[socket.socket, socket.socket], tmp_path: Path
+) -> None:
     ours, theirs = pair
     stored = bytearray(batches([300] * 3))
     second = len(stored) // 3
@@ -177,7 +179,7 @@ def test_damaged_records_end_in_padding(pair: tuple[socket.socket, socket.socket
     assert 0 < answer.row_done < planned.size
 
 
-def test_a_counted_conversion_has_the_costs_of_one_without_a_thread(
+def test_conversion_costs_are_the_same_with_and_without_a_thread(
     pair: tuple[socket.socket, socket.socket], tmp_path: Path
 ) -> None:
     ours, _ = pair

@@ -92,7 +92,7 @@ async def received(theirs: socket.socket, size_bytes: int, pause_s: float) -> by
     return bytes(data)
 
 
-async def test_each_client_gets_its_answer_however_many_there_are(tmp_path: Path) -> None:
+async def test_more_clients_than_threads_get_their_answers(tmp_path: Path) -> None:
     segment = Segment(tmp_path / "segment")
     lane = BulkLane(Settings())
     pairs = [socket.socketpair() for _ in range(9)]
@@ -114,7 +114,7 @@ async def test_each_client_gets_its_answer_however_many_there_are(tmp_path: Path
             end.close()
 
 
-async def test_a_cancelled_answer_lets_go_of_the_file_and_of_the_thread(tmp_path: Path) -> None:
+async def test_a_cancelled_answer_releases_its_file_and_its_thread(tmp_path: Path) -> None:
     segment = Segment(tmp_path / "segment")
     lane = BulkLane(Settings(num_network_threads=1))
     ours, theirs = socket.socketpair()
@@ -149,7 +149,7 @@ async def test_a_client_that_disconnects_ends_its_answer(tmp_path: Path) -> None
     lane.close()
 
 
-async def test_a_segment_that_is_shorter_ends_the_connection(tmp_path: Path) -> None:
+async def test_a_truncated_segment_ends_the_answer_with_an_error(tmp_path: Path) -> None:
     segment = Segment(tmp_path / "segment")
     os.truncate(tmp_path / "segment", 1_000_000)
     lane = BulkLane(Settings())
@@ -181,7 +181,7 @@ async def test_closing_ends_the_threads(tmp_path: Path) -> None:
             await trio.to_thread.run_sync(thread.join)
 
 
-def test_small_answers_and_copied_records_are_not_for_the_threads() -> None:
+def test_answers_with_many_copied_bytes_are_not_sent_by_the_threads() -> None:
     lane = BulkLane(Settings())
     ours, theirs = socket.socketpair()
     with ours, theirs:

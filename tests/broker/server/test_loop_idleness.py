@@ -49,7 +49,7 @@ def test_a_lone_task_may_wait() -> None:
     in_loop(scenario)
 
 
-def test_a_scheduled_task_and_the_rest_of_a_batch_come_first() -> None:
+def test_no_wait_is_allowed_while_other_tasks_are_scheduled() -> None:
     async def scenario(idleness: LoopIdleness) -> None:
         async def neighbour() -> None:
             await checkpoint()
@@ -106,7 +106,7 @@ def test_threads_and_descriptors_of_other_tasks_end_the_wait(source: str) -> Non
     in_loop(scenario)
 
 
-def test_interrupted_waits_are_given_up_for_a_while() -> None:
+def test_waits_are_suspended_after_many_interruptions() -> None:
     async def scenario(idleness: LoopIdleness) -> None:
         for _ in range(loop_idleness.MOST_INTERRUPTIONS):
             assert idleness.idle_s() > 0
@@ -119,7 +119,7 @@ def test_interrupted_waits_are_given_up_for_a_while() -> None:
     in_loop(scenario)
 
 
-def test_a_clock_of_tests_leaves_all_waits_to_trio() -> None:
+def test_no_wait_is_allowed_with_a_mock_clock() -> None:
     async def scenario() -> None:
         idleness = LoopIdleness()
         assert idleness.descriptor is None

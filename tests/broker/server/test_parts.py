@@ -82,14 +82,14 @@ class PartContract:
         if self.largest_piece_bytes:
             assert outlet.largest_piece <= self.largest_piece_bytes
 
-    async def test_refuses_a_sink_that_was_promised_less(self, tmp_path: Path) -> None:
+    async def test_a_part_larger_than_the_promised_size_is_refused(self, tmp_path: Path) -> None:
         part = await self.part(tmp_path)
         outlet = RecordingOutlet()
         with pytest.raises(BrokenPromiseError):
             await part.send_to(Sink(outlet, part.size - 1))
         assert len(outlet.received) < part.size
 
-    async def test_leaves_a_shortfall_to_be_found(self, tmp_path: Path) -> None:
+    async def test_a_part_smaller_than_the_promised_size_is_an_error_at_the_end(self, tmp_path: Path) -> None:
         part = await self.part(tmp_path)
         sink = Sink(RecordingOutlet(), part.size + 1)
         await part.send_to(sink)
@@ -127,7 +127,7 @@ class TestLazyConvertRecords(PartContract):
         return await LazyConvertRecords.plan(whole(stored_log(directory, self.codec)), 1, ConversionPool(16384))
 
     @pytest.mark.parametrize("to_magic", [0, 1])
-    async def test_old_clients_read_every_record(self, tmp_path: Path, to_magic: int) -> None:
+    async def test_converted_records_are_readable_by_old_clients(self, tmp_path: Path, to_magic: int) -> None:
         log = stored_log(tmp_path, self.codec)
         outlet = RecordingOutlet()
         part = await LazyConvertRecords.plan(whole(log), to_magic, ConversionPool(16384))
@@ -139,7 +139,7 @@ class TestLazyConvertRecords(PartContract):
         assert len(offsets) > RECORDS_A_BATCH * BATCHES // 2
         assert {record.value for record in records} == {VALUE}
 
-    def test_only_what_an_old_client_cannot_read_is_converted(self, tmp_path: Path) -> None:
+    def test_records_of_format_v2_must_be_converted_for_format_v1(self, tmp_path: Path) -> None:
         log = stored_log(tmp_path, self.codec)
         assert must_convert(whole(log), 1, ConversionMemory())
 
@@ -149,7 +149,7 @@ class TestLazyConvertCompressedRecords(TestLazyConvertRecords):
     largest_piece_bytes = 0
 
 
-async def test_the_buffer_of_conversions_may_change_while_a_slow_client_is_waited_for(
+async def test_two_slow_clients_get_equal_conversions_from_one_shared_buffer(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     log = stored_log(tmp_path)

@@ -35,7 +35,7 @@ def test_a_failure_is_raised() -> None:
         pending.result()
 
 
-def test_a_cancelled_operation_calls_nobody() -> None:
+def test_a_cancelled_operation_does_not_call_its_callbacks() -> None:
     given_up: list[str] = []
     pending: Pending[int] = Pending(on_cancel=lambda: given_up.append("x"))
     pending.when_complete(lambda: given_up.append("called"))
@@ -49,7 +49,7 @@ def test_a_cancelled_operation_calls_nobody() -> None:
     assert given_up == ["x"]
 
 
-async def test_a_task_waits() -> None:
+async def test_a_task_waits_for_a_pending_operation() -> None:
     pending: Pending[int] = Pending()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(pending.wait)
@@ -59,7 +59,7 @@ async def test_a_task_waits() -> None:
 
 
 @pytest.mark.parametrize("ends_with_client", [True, False])
-async def test_a_task_that_waits_with_a_client(ends_with_client: bool) -> None:
+async def test_a_waiting_task_ends_with_its_client_only_if_the_operation_does(ends_with_client: bool) -> None:
     pending: Pending[int] = Pending(ends_with_client=ends_with_client)
     hangup, outcomes = trio.Event(), list[Any]()
 
@@ -78,7 +78,7 @@ async def test_a_task_that_waits_with_a_client(ends_with_client: bool) -> None:
     assert outcomes == ["gone" if ends_with_client else 1]
 
 
-async def test_a_cancelled_task_gives_its_operation_up() -> None:
+async def test_cancelling_a_waiting_task_cancels_its_operation() -> None:
     given_up = trio.Event()
     pending: Pending[int] = Pending(on_cancel=given_up.set)
     with trio.move_on_after(0):
@@ -86,7 +86,7 @@ async def test_a_cancelled_task_gives_its_operation_up() -> None:
     assert given_up.is_set()
 
 
-def test_all_of_several() -> None:
+def test_all_completed_waits_for_every_operation_and_raises_a_failure() -> None:
     first, second = Pending[int](), Pending[int]()
     together = all_completed([first, completed(2), second])
     second.complete(3)
@@ -100,7 +100,7 @@ def test_all_of_several() -> None:
         failing.result()
 
 
-def test_all_of_several_are_cancelled() -> None:
+def test_cancelling_all_completed_cancels_every_operation() -> None:
     given_up: list[int] = []
     all_completed([Pending[int](on_cancel=partial(given_up.append, index)) for index in (1, 2)]).cancel()
     assert given_up == [1, 2]
@@ -141,7 +141,7 @@ async def test_an_outcome_of_any_kind_is_continued(kind: str, next_kind: str) ->
 
 @pytest.mark.parametrize("kind", KINDS[1:])
 @pytest.mark.parametrize("recovers", [False, True])
-async def test_an_outcome_that_fails(kind: str, recovers: bool) -> None:
+async def test_then_passes_a_failure_on_or_recovers_from_it(kind: str, recovers: bool) -> None:
     failing = then(outcome_of(kind, -1), doubled)
     following: Outcome[int] = then(failing, doubled, (lambda error: 7) if recovers else None)
     if recovers:
@@ -151,7 +151,7 @@ async def test_an_outcome_that_fails(kind: str, recovers: bool) -> None:
             await result_of(following)
 
 
-def test_a_continuation_is_cancelled_with_what_it_waits_for() -> None:
+def test_cancelling_a_continuation_cancels_the_operation_that_it_waits_for() -> None:
     given_up: list[str] = []
     first: Pending[int] = Pending(ends_with_client=True, on_cancel=lambda: given_up.append("first"))
     second: Pending[int] = Pending(on_cancel=lambda: given_up.append("second"))

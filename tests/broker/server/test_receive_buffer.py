@@ -58,7 +58,7 @@ def test_frames_come_out_whole_however_they_were_cut(payloads: list[bytes], cuts
     assert buffer.is_empty
 
 
-def test_an_announcement_costs_nothing() -> None:
+def test_an_announced_frame_length_allocates_no_memory() -> None:
     buffer = ReceiveBuffer(100 << 20)
     put(buffer, struct.pack(">i", 100_000_000) + b"a few bytes")
     assert buffer.next_frame() is None
@@ -66,7 +66,7 @@ def test_an_announcement_costs_nothing() -> None:
     assert buffer.capacity_bytes == INITIAL_BYTES
 
 
-def test_the_buffer_is_at_most_twice_what_has_arrived() -> None:
+def test_the_buffer_is_at_most_twice_as_large_as_the_received_bytes() -> None:
     buffer = ReceiveBuffer(LIMIT_BYTES)
     stream = framed(bytes(5_000_000))
     arrived = 0
@@ -76,7 +76,7 @@ def test_the_buffer_is_at_most_twice_what_has_arrived() -> None:
     assert [len(frame) for frame in frames_of(buffer)] == [5_000_000]
 
 
-def test_a_large_buffer_is_given_back_once_it_is_empty() -> None:
+def test_a_large_buffer_shrinks_to_its_initial_size_once_empty() -> None:
     buffer = ReceiveBuffer(LIMIT_BYTES)
     stream = framed(bytes(3_000_000))
     while stream:
@@ -87,7 +87,7 @@ def test_a_large_buffer_is_given_back_once_it_is_empty() -> None:
     assert buffer.capacity_bytes == INITIAL_BYTES
 
 
-def test_an_idle_client_gives_back_what_it_grew_to() -> None:
+def test_shrink_resets_the_buffer_of_an_idle_client() -> None:
     buffer = ReceiveBuffer(LIMIT_BYTES)
     stream = framed(bytes(300_000))
     while stream:

@@ -146,7 +146,7 @@ async def running(limits: Limits, nursery: trio.Nursery) -> AsyncIterator[Runnin
     running.stop.set()
 
 
-async def test_each_client_is_told_the_address_it_dialled(running: Running) -> None:
+async def test_the_responder_knows_the_local_address_and_the_listener_of_a_connection(running: Running) -> None:
     async with await running.connect() as stream:
         assert await ask(stream, b"where") == f"127.0.0.1:{running.port} PLAINTEXT 127.0.0.1".encode()
 
@@ -182,7 +182,7 @@ async def test_beyond_max_connections_the_next_one_waits_for_a_slot(running: Run
         assert await answer_on(second)
 
 
-async def test_a_listener_may_have_a_limit_of_its_own(limits: Limits, nursery: trio.Nursery) -> None:
+async def test_max_connections_can_be_set_for_one_listener(limits: Limits, nursery: trio.Nursery) -> None:
     limits.of_listeners["A"] = 1
     running = Running(limits, "A", "B")
     nursery.start_soon(running.run)
@@ -197,7 +197,7 @@ async def test_a_listener_may_have_a_limit_of_its_own(limits: Limits, nursery: t
     running.stop.set()
 
 
-async def test_brokers_take_the_slot_of_the_client_that_is_idle_for_longest(
+async def test_at_max_connections_a_broker_replaces_the_longest_idle_client(
     limits: Limits, nursery: trio.Nursery
 ) -> None:
     limits.max_connections = 2
@@ -247,13 +247,13 @@ async def test_idle_connections_are_closed(limits: Limits, nursery: trio.Nursery
     running.stop.set()
 
 
-async def test_a_frame_over_the_limit_costs_the_connection(running: Running, limits: Limits) -> None:
+async def test_a_frame_over_socket_request_max_bytes_closes_the_connection(running: Running, limits: Limits) -> None:
     async with await running.connect() as stream:
         await stream.send_all(struct.pack(">i", limits.socket_request_max_bytes + 1))
         assert await is_closed(stream)
 
 
-async def test_at_the_end_requests_in_flight_are_answered_and_idle_clients_go(running: Running) -> None:
+async def test_shutdown_answers_requests_in_flight_and_closes_idle_connections(running: Running) -> None:
     async with await running.connect() as idle, await running.connect() as busy:
         assert await ask(idle, b"?")
         await busy.send_all(struct.pack(">i", 4) + b"wait")
@@ -268,7 +268,9 @@ async def test_at_the_end_requests_in_flight_are_answered_and_idle_clients_go(ru
         await running.stopped.wait()
 
 
-async def test_the_end_does_not_wait_for_ever(limits: Limits, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+async def test_shutdown_ends_after_the_drain_timeout(
+    limits: Limits, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
     autojump_clock.autojump_threshold = IN_FLIGHT_S
     running = Running(limits)
     nursery.start_soon(running.run)
@@ -293,7 +295,7 @@ async def test_a_connection_over_the_brokers_rate_is_served_later(running: Runni
         assert await is_closed(stream)
 
 
-async def test_an_address_over_its_rate_is_refused_and_not_at_once(running: Running) -> None:
+async def test_a_connection_over_the_rate_of_its_ip_address_is_closed_after_a_delay(running: Running) -> None:
     running.throttle.refuse_ms = 20
     began = trio.current_time()
     async with await running.connect() as stream:
@@ -305,7 +307,7 @@ async def test_an_address_over_its_rate_is_refused_and_not_at_once(running: Runn
         assert running.server.connection_count == 1
 
 
-async def test_a_taken_port_is_told_in_one_line() -> None:
+async def test_a_port_in_use_is_a_listener_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         endpoint = Endpoint("PLAINTEXT", "127.0.0.1", taken.getsockname()[1])
         census = ClientCensus(ManualClock(), 1)
@@ -330,7 +332,7 @@ async def test_a_taken_port_is_told_in_one_line() -> None:
         ("A://0.0.0.0:0", Endpoint("A", "0.0.0.0", 0)),
     ],
 )
-def test_endpoints(text: str, endpoint: Endpoint) -> None:
+def test_endpoints_are_parsed_and_printed(text: str, endpoint: Endpoint) -> None:
     assert parse_endpoints("listeners", [text]) == [endpoint]
     assert parse_endpoints("listeners", [str(endpoint)]) == [endpoint]
 
@@ -338,24 +340,24 @@ def test_endpoints(text: str, endpoint: Endpoint) -> None:
 @pytest.mark.parametrize(
     "items", [["localhost:9092"], ["A://x"], ["A://x:99999"], ["A://x:-1"], ["A://x:1", "A://y:2"]]
 )
-def test_malformed_endpoints(items: list[str]) -> None:
+def test_malformed_or_duplicate_endpoints_are_refused(items: list[str]) -> None:
     with pytest.raises(ListenerError, match="listeners"):
         parse_endpoints("listeners", items)
 
 
-def test_security_protocols() -> None:
+def test_the_security_protocol_comes_from_the_listener_name_or_the_protocol_map() -> None:
     assert security_protocol("PLAINTEXT", {}) == "PLAINTEXT"
     assert security_protocol("INSIDE", {"INSIDE": "PLAINTEXT"}) == "PLAINTEXT"
     with pytest.raises(ListenerError, match=r"listener\.security\.protocol\.map"):
         security_protocol("INSIDE", {})
 
 
-def test_plain_addresses() -> None:
+def test_ipv4_mapped_addresses_become_ipv4_addresses() -> None:
     assert plain_address(("::ffff:10.0.0.1", 5, 0, 0)) == ("10.0.0.1", 5)
     assert plain_address(("::1", 5, 0, 0)) == ("::1", 5)
 
 
-def test_counts() -> None:
+def test_max_connections_per_ip_overrides_are_parsed() -> None:
     assert parse_counts("") == {}
     assert parse_counts("127.0.0.1:3,[::1]:4") == {"127.0.0.1": 3, "::1": 4}
     for text in ("127.0.0.1", "127.0.0.1:x", "127.0.0.1:-1", "no.such.host.invalid:1"):

@@ -13,7 +13,7 @@ from gregor.broker.server.transport import GATHERED_BYTES, SocketTransport
 
 
 @pytest.mark.parametrize("gathered_bytes", [0, 100])
-async def test_borrowed_bytes_may_change_while_what_was_gathered_waits(
+async def test_borrowed_memory_is_copied_before_a_send_waits_for_a_full_socket(
     nursery: trio.Nursery, gathered_bytes: int
 ) -> None:
     broker_side, client_side = socket.socketpair()

@@ -132,7 +132,7 @@ def test_nodes_have_versions_and_statistics(client: KazooClient) -> None:
     assert client.exists("/v") is None
 
 
-def test_watches_tell_once_and_of_all_that_a_client_sees(connect: Connect) -> None:
+def test_each_watch_fires_once_for_creation_data_children_or_deletion(connect: Connect) -> None:
     watching, changing = connect(), connect()
     created, data, children, gone = Events(), Events(), Events(), Events()
     assert watching.exists("/w", watch=created) is None
@@ -216,7 +216,9 @@ def test_access_control_lists_are_kept_and_not_enforced(client: KazooClient) -> 
     assert client.sync("/acl") == "/acl"
 
 
-def test_the_cluster_is_shown_as_kafka_0_9_wrote_it(client: KazooClient, broker: Broker) -> None:
+def test_broker_and_topic_nodes_have_the_content_of_kafka_0_9_and_are_read_only(
+    client: KazooClient, broker: Broker
+) -> None:
     node = json.loads(client.get("/brokers/ids/1")[0])
     assert (node["host"], node["port"], node["version"]) == ("127.0.0.1", broker.port, 2)
     assert node["endpoints"] == [f"PLAINTEXT://127.0.0.1:{broker.port}"]
@@ -291,7 +293,7 @@ def test_bad_assignments_are_refused(client: KazooClient, data: bytes) -> None:
     assert client.exists("/brokers/topics/bad") is None
 
 
-def test_offsets_of_nodes_are_those_of_the_group(client: KazooClient, wire: Wire) -> None:
+def test_offset_nodes_and_committed_offsets_of_a_group_are_the_same(client: KazooClient, wire: Wire) -> None:
     folder = "/consumers/both/offsets/letters"
     with pytest.raises(NoNodeError):
         client.set(f"{folder}/0", b"5")
@@ -315,7 +317,7 @@ def test_offsets_of_nodes_are_those_of_the_group(client: KazooClient, wire: Wire
     assert client.exists("/consumers/both") is None
 
 
-def test_a_group_of_kafkas_protocol_is_a_consumer_of_zookeeper(client: KazooClient, wire: Wire) -> None:
+def test_a_group_that_commits_with_kafkas_protocol_has_nodes_under_consumers(client: KazooClient, wire: Wire) -> None:
     commit(wire, "modern", "letters", 0, 12)
     assert "modern" in client.get_children("/consumers")
     assert client.get_children("/consumers/modern") == ["offsets"]
@@ -345,7 +347,7 @@ def test_offsets_of_unknown_partitions_are_refused(client: KazooClient) -> None:
         client.create("/consumers/odd/offsets/letters/2", b"1")
 
 
-def test_monitoring_commands(client: KazooClient) -> None:
+def test_four_letter_commands_are_answered_for_kazoo(client: KazooClient) -> None:
     assert client.command(b"ruok") == "imok"
     assert "Mode: standalone" in client.command(b"srvr")
     assert "Clients:\n /127.0.0.1:" in client.command(b"stat")

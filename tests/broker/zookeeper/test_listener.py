@@ -135,7 +135,7 @@ async def test_replies_are_in_order_and_a_session_moves(running: Running) -> Non
     assert await second.reply() == (1, 0)
 
 
-async def test_a_client_without_a_word_is_closed(running: Running, clock: MockClock) -> None:
+async def test_a_connection_without_a_connect_request_is_closed(running: Running, clock: MockClock) -> None:
     silent = await running.connect()
     began = trio.current_time()
     assert await silent.rest() == b""
@@ -143,7 +143,7 @@ async def test_a_client_without_a_word_is_closed(running: Running, clock: MockCl
     assert trio.current_time() - began >= 6
 
 
-async def test_a_session_ends_with_its_timeout_and_stays_with_pings(running: Running, clock: MockClock) -> None:
+async def test_a_session_is_kept_by_pings_and_expires_after_its_timeout(running: Running, clock: MockClock) -> None:
     owner, watching = await running.connect(), await running.connect()
     opened = await owner.connect(timeout_ms=6000)
     await watching.connect(timeout_ms=60_000)
@@ -178,7 +178,7 @@ async def test_a_session_outlives_a_lost_connection(running: Running, clock: Moc
     assert await again.reply() == (1, 0)
 
 
-async def test_a_request_that_waits_for_kafka_keeps_its_session_and_delays_nobody(
+async def test_a_request_that_waits_for_kafka_keeps_its_session_and_delays_no_other_client(
     running: Running, clock: MockClock
 ) -> None:
     async def wait_long() -> None:
@@ -267,7 +267,7 @@ async def test_connections_are_limited(running: Running) -> None:
     pytest.fail("no connection is accepted after another one has ended")
 
 
-async def test_a_client_that_reads_nothing_is_sent_no_more_than_fits_and_expires(
+async def test_the_send_buffer_of_a_client_that_reads_nothing_is_bounded_and_its_session_expires(
     running: Running, clock: MockClock
 ) -> None:
     greedy = await running.connect()
@@ -291,13 +291,13 @@ async def test_a_client_that_reads_nothing_is_sent_no_more_than_fits_and_expires
         (b"ruok\n", b"imok"),
     ],
 )
-async def test_monitoring_commands(running: Running, word: bytes, answer: bytes) -> None:
+async def test_four_letter_commands_are_answered(running: Running, word: bytes, answer: bytes) -> None:
     client = await running.connect()
     await client.stream.send_all(word)
     assert await client.rest() == answer
 
 
-async def test_statistics(running: Running) -> None:
+async def test_the_stat_command_lists_clients_and_counts(running: Running) -> None:
     client = await running.connect()
     await client.connect()
     await client.ping()
@@ -309,7 +309,7 @@ async def test_statistics(running: Running) -> None:
     assert {"Connections: 2", "Received: 1", "Mode: standalone"} <= set(lines)
 
 
-async def test_changes_of_metadata_are_told_without_a_request(running: Running) -> None:
+async def test_metadata_changes_fire_watches_without_a_request(running: Running) -> None:
     client = await running.connect()
     await client.connect()
     await client.request(1, kazoo.GetChildren("/brokers/topics", True))
@@ -321,7 +321,7 @@ async def test_changes_of_metadata_are_told_without_a_request(running: Running) 
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:0", "127.0.0.1:2181", "zookeeper://127.0.0.1:99999"])
-def test_other_addresses_are_refused(address: str) -> None:
+def test_malformed_listener_addresses_are_refused(address: str) -> None:
     with pytest.raises(ListenerError, match=r"gregor\.zookeeper\.listeners"):
         ZooKeeperListener(BrokerConfig({"gregor.zookeeper.listeners": address}))
 

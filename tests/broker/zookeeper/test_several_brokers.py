@@ -40,7 +40,7 @@ def cluster(tmp_path: Path) -> Iterator[ClusterOfProcesses]:
         yield running
 
 
-def test_offsets_and_topics_are_the_clusters(cluster: ClusterOfProcesses) -> None:
+def test_all_brokers_show_the_same_topics_leaders_and_group_offsets(cluster: ClusterOfProcesses) -> None:
     clients = []
     for node_id in (2, 3):
         client = KazooClient(hosts=zookeeper_of(cluster.brokers[node_id]))

@@ -29,7 +29,9 @@ def test_a_written_journal_is_read_back(position: Position, steps: list[Step]) -
 
 
 @given(POSITIONS, st.lists(STEPS, min_size=1, max_size=20), st.data())
-def test_the_logs_end_tells_the_steps_taken(position: Position, steps: list[Step], data: st.DataObject) -> None:
+def test_the_position_is_resumed_from_the_log_end_offset_of_the_target(
+    position: Position, steps: list[Step], data: st.DataObject
+) -> None:
     taken = data.draw(st.integers(0, len(steps)))
     reached = position
     for step in steps[:taken]:
@@ -42,19 +44,19 @@ def test_the_logs_end_tells_the_steps_taken(position: Position, steps: list[Step
 
 
 @pytest.mark.parametrize(("end", "reason"), [(99, "lost 1 records"), (103, "another client"), (111, "another client")])
-def test_ends_that_no_steps_lead_to(end: int, reason: str) -> None:
+def test_a_target_log_end_offset_that_matches_no_step_is_refused(end: int, reason: str) -> None:
     journal = Journal(Position(0, 100, 5, 0, 0), (Step(5, 5), Step(5, 9)))
     with pytest.raises(MirrorError, match=reason):
         journal.resumed(end)
 
 
 @pytest.mark.parametrize("text", ["", "hello", "gregor-mirror 2;1;0;0;0;", "gregor-mirror 1;1;0;0;0;5,x", "1;2;3"])
-def test_other_texts_are_no_journals(text: str) -> None:
+def test_commit_metadata_that_is_not_a_journal_is_refused(text: str) -> None:
     with pytest.raises(MirrorError, match="not the journal of a mirror"):
         Journal.read(CommittedOffset(3, text))
 
 
-def test_a_journal_fits_and_old_formats_go_alone() -> None:
+def test_a_journal_fits_into_commit_metadata_and_old_formats_are_sent_alone() -> None:
     start = Position(0, 0, 5, 0, 0)
     many = [Outgoing(1, 2 * n + 2, 100, is_legacy=False) for n in range(5_000)]
     fitting = steps_that_fit(start, many)

@@ -67,12 +67,14 @@ async def test_a_cluster_is_not_mirrored_to_itself(source: str, topic: str) -> N
             await mirror_once(source, source, topic, **options)
 
 
-async def test_a_topic_that_the_source_has_not(source: str, target: str, topic: str) -> None:
+async def test_mirroring_a_topic_missing_at_the_source_is_refused(source: str, target: str, topic: str) -> None:
     with pytest.raises(MirrorError, match=f"the source has no topic whose whole name matches {topic}"):
         await mirror_once(source, target, topic)
 
 
-async def test_all_arrives_in_order_and_batches_are_not_opened(source: str, target: str, topic: str) -> None:
+async def test_all_records_are_mirrored_in_order_and_record_bytes_are_unchanged(
+    source: str, target: str, topic: str
+) -> None:
     await create(source, topic, 3, retention_ms="123456789", max_message_bytes="2000000")
     await fill(source, topic, 3, 2_000)
     progress = await mirror_once(source, target, topic)
@@ -95,7 +97,9 @@ async def test_a_mirror_continues_after_the_last_mirrored_record(source: str, ta
         assert await difference(source, target, topic, 2) is None
 
 
-async def test_following_takes_up_new_records_topics_and_partitions(source: str, target: str, topic: str) -> None:
+async def test_a_running_mirror_picks_up_new_records_topics_and_partitions(
+    source: str, target: str, topic: str
+) -> None:
     await create(source, f"{topic}-a", 1)
     mirror = Mirror(source, target, MirrorOptions(re.compile(f"{topic}-."), refresh_seconds=0.1))
     async with trio.open_nursery() as nursery:
@@ -128,7 +132,7 @@ async def wait_for_records(bootstrap: str, topic: str, partitions: int, count: i
 
 
 @pytest.mark.parametrize("keeps_offsets", [False, True])
-async def test_old_formats_go_as_they_are_and_unopened(
+async def test_old_message_formats_are_mirrored_unchanged_without_decompression(
     source: str, target: str, topic: str, keeps_offsets: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await create(source, topic)
@@ -168,7 +172,7 @@ async def test_compacted_topics_are_mirrored(source: str, target: str, topic: st
         assert all(contents([record]) == contents([at[record.offset]]) for record in found if record.offset in at)
 
 
-async def test_times_that_the_source_has_stamped_stay(source: str, target: str, topic: str) -> None:
+async def test_log_append_times_of_the_source_are_kept(source: str, target: str, topic: str) -> None:
     await create(source, topic, message_timestamp_type="LogAppendTime")
     async with Producer(source, compression_type="gzip") as producer:
         for n in range(20):
@@ -178,7 +182,7 @@ async def test_times_that_the_source_has_stamped_stay(source: str, target: str, 
     assert {record.timestamp for record in (await read_all(target, topic, 1))[0]} != {5}
 
 
-async def test_batches_too_large_for_the_target_are_built_anew(source: str, target: str, topic: str) -> None:
+async def test_batches_above_max_message_bytes_of_the_target_are_rebuilt(source: str, target: str, topic: str) -> None:
     await create(source, topic)
     await create(target, topic, max_message_bytes="3000")
     async with Producer(source, linger_ms=50) as producer:
@@ -192,7 +196,7 @@ async def test_batches_too_large_for_the_target_are_built_anew(source: str, targ
 # --- keeping offsets ---
 
 
-async def test_offsets_are_those_of_the_source(source: str, target: str, topic: str) -> None:
+async def test_with_keeps_offsets_records_have_the_offsets_of_the_source(source: str, target: str, topic: str) -> None:
     await create(source, topic, 2)
     for seed in range(2):
         await fill(source, topic, 2, 500, seed=seed)
@@ -240,7 +244,9 @@ async def test_receipt_times_are_those_of_the_source(source: str, target: str, t
 
 
 @pytest.mark.parametrize("keeps_offsets", [False, True])
-async def test_other_writers_are_noticed(source: str, target: str, topic: str, keeps_offsets: bool) -> None:
+async def test_records_of_other_producers_in_the_target_topic_fail_the_mirror(
+    source: str, target: str, topic: str, keeps_offsets: bool
+) -> None:
     await create(source, topic)
     await fill(source, topic, 1, 50)
     await mirror_once(source, target, topic, keeps_offsets=keeps_offsets)
@@ -253,7 +259,7 @@ async def test_other_writers_are_noticed(source: str, target: str, topic: str, k
         await mirror_once(source, target, topic, keeps_offsets=keeps_offsets)
 
 
-async def test_a_deleted_copy_is_made_anew(source: str, target: str, topic: str) -> None:
+async def test_a_deleted_target_topic_is_recreated(source: str, target: str, topic: str) -> None:
     await create(source, topic)
     await fill(source, topic, 1, 50)
     await mirror_once(source, target, topic)
@@ -263,7 +269,9 @@ async def test_a_deleted_copy_is_made_anew(source: str, target: str, topic: str)
     assert await difference(source, target, topic, 1) is None
 
 
-async def test_a_target_with_records_and_no_journal(source: str, target: str, topic: str) -> None:
+async def test_a_target_topic_with_records_but_no_journal_is_refused_unless_appending(
+    source: str, target: str, topic: str
+) -> None:
     await create(source, topic)
     await fill(source, topic, 1, 50)
     await create(target, topic)
@@ -278,7 +286,7 @@ async def test_a_target_with_records_and_no_journal(source: str, target: str, to
     assert contents(copied) == contents((await read_all(source, topic, 1, isolation_level="read_committed"))[0])
 
 
-async def test_a_group_of_someone_else_is_left_alone(source: str, target: str, topic: str) -> None:
+async def test_a_group_with_commits_of_another_client_is_refused(source: str, target: str, topic: str) -> None:
     await create(source, topic)
     await fill(source, topic, 1, 50)
     await create(target, topic)
@@ -288,7 +296,7 @@ async def test_a_group_of_someone_else_is_left_alone(source: str, target: str, t
         await mirror_once(source, target, topic, group_id=f"g-{topic}")
 
 
-async def test_records_deleted_at_the_source_are_stepped_over(source: str, target: str, topic: str) -> None:
+async def test_records_deleted_at_the_source_are_skipped(source: str, target: str, topic: str) -> None:
     await create(source, topic)
     await fill(source, topic, 1, 100)
     await mirror_once(source, target, topic)

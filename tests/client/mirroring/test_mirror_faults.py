@@ -40,7 +40,9 @@ def once(source: str, target: str, topic: str, *, keeps_offsets: bool = False) -
 
 
 @pytest.mark.parametrize("keeps_offsets", [False, True])
-async def test_a_target_that_dies(source: BrokerProcess, tmp_path: Path, keeps_offsets: bool) -> None:
+async def test_the_mirror_continues_after_kills_of_the_target_broker(
+    source: BrokerProcess, tmp_path: Path, keeps_offsets: bool
+) -> None:
     topic = f"target-dies-{keeps_offsets}"
     await create(source.bootstrap, topic, 2)
     await fill(source.bootstrap, topic, 2, 2_000)
@@ -60,7 +62,7 @@ async def test_a_target_that_dies(source: BrokerProcess, tmp_path: Path, keeps_o
         assert mirror.progress.lag == 0
 
 
-async def test_a_target_whose_leader_moves(source: BrokerProcess, tmp_path: Path) -> None:
+async def test_the_mirror_continues_when_the_leader_of_the_target_moves(source: BrokerProcess, tmp_path: Path) -> None:
     await create(source.bootstrap, "leader-moves", 1)
     await fill(source.bootstrap, "leader-moves", 1, 2_000)
     with running_broker(tmp_path, *OVERRIDES) as target:
@@ -78,7 +80,7 @@ async def test_a_target_whose_leader_moves(source: BrokerProcess, tmp_path: Path
         assert await difference(source.bootstrap, target.bootstrap, "leader-moves", 1) is None
 
 
-async def test_answers_that_are_cut(source: BrokerProcess, tmp_path: Path) -> None:
+async def test_the_mirror_continues_after_responses_cut_in_the_middle(source: BrokerProcess, tmp_path: Path) -> None:
     await create(source.bootstrap, "cut", 1)
     async with Producer(source.bootstrap) as producer:
         for n in range(3_000):

@@ -26,12 +26,14 @@ def gregor_target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield broker.bootstrap
 
 
-async def test_kills_lose_and_double_nothing(gregor_source: str, gregor_target: str) -> None:
+async def test_kills_of_the_mirror_lose_and_duplicate_no_records(gregor_source: str, gregor_target: str) -> None:
     await killed_again_and_again(gregor_source, gregor_target, "killed")
     assert await difference(gregor_source, gregor_target, "killed", 3) is None
 
 
-async def test_kills_lose_and_double_nothing_where_offsets_are_kept(gregor_source: str, gregor_target: str) -> None:
+async def test_kills_of_the_mirror_with_kept_offsets_lose_and_duplicate_no_records(
+    gregor_source: str, gregor_target: str
+) -> None:
     await killed_again_and_again(gregor_source, gregor_target, "kept", "--keep-offsets")
     wanted = await read_all(gregor_source, "kept", 3, isolation_level="read_committed")
     found = await read_all(gregor_target, "kept", 3)

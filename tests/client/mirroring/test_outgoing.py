@@ -66,7 +66,7 @@ def test_batches_that_cannot_be_sent_unchanged_are_rebuilt(raw: bytes) -> None:
     assert contents(payload) == contents(raw)
 
 
-def test_records_before_the_first_wanted_one_stay_behind() -> None:
+def test_records_before_the_first_wanted_offset_are_left_out() -> None:
     raw = v2.build_batch(records(40, 41, 42), base_offset=40)
     ((item, payload),) = sent(raw, first_offset=41)
     assert (item.record_count, [value for _, _, value in contents(payload)]) == (2, [b"v41", b"v42"])
@@ -75,14 +75,14 @@ def test_records_before_the_first_wanted_one_stay_behind() -> None:
     assert with_offsets_kept(views(raw)[0], 50) == b""
 
 
-def test_batches_that_compaction_has_emptied_go_nowhere() -> None:
+def test_batches_emptied_by_compaction_are_not_sent() -> None:
     raw = v2.build_batch([], base_offset=40, last_offset=49, producer_id=3)
     assert sent(raw) == []
     assert with_offsets_kept(views(raw)[0], 0) == b""
 
 
 @given(st.integers(1, 60), st.integers(80, 2_000))
-def test_too_large_ones_are_halved_until_they_fit(count: int, limit: int) -> None:
+def test_too_large_batches_are_halved_until_they_fit(count: int, limit: int) -> None:
     raw = v2.build_batch(records(*range(40, 40 + count)), base_offset=40)
     pieces = sent(raw, rules=TargetRules(limit, takes_old_formats=True))
     assert contents(b"".join(payload for _, payload in pieces)) == contents(raw)
@@ -92,7 +92,7 @@ def test_too_large_ones_are_halved_until_they_fit(count: int, limit: int) -> Non
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_messages_go_together_and_old_sets_alone(magic: int) -> None:
+def test_plain_old_messages_are_sent_together_and_compressed_wrappers_alone(magic: int) -> None:
     module = v0 if magic == 0 else v1
     plain = module.build_message_set(records(40, 41, 43))
     wrapped = module.build_message_set(records(44, 45), codec=Codec.GZIP)
@@ -105,7 +105,7 @@ def test_old_messages_go_together_and_old_sets_alone(magic: int) -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_formats_become_v2_where_they_are_not_taken(magic: int) -> None:
+def test_old_formats_are_converted_to_v2_for_targets_that_refuse_them(magic: int) -> None:
     module = v0 if magic == 0 else v1
     data = module.build_message_set(records(40, 41)) + module.build_message_set(records(42, 43), codec=Codec.GZIP)
     payloads = [payload for _, payload in sent(data, rules=MODERN)]

@@ -84,7 +84,7 @@ def next_page(page: str) -> str | None:
         ("/assets/console.js", ["refresh"]),
     ],
 )
-def test_a_page(visitor: Visitor, path: str, words: list[str]) -> None:
+def test_each_page_shows_its_contents(visitor: Visitor, path: str, words: list[str]) -> None:
     page = visitor.page(path)
     for word in words:
         assert word in page
@@ -119,7 +119,9 @@ def test_pages_load_no_resources_of_other_hosts(visitor: Visitor) -> None:
         ("/assets/site.py", 404),
     ],
 )
-def test_a_page_that_is_not_there(visitor: Visitor, path: str, status: int) -> None:
+def test_unknown_pages_and_invalid_parameters_are_answered_with_an_error_page(
+    visitor: Visitor, path: str, status: int
+) -> None:
     answer = visitor.get(path)
     assert answer.status == status
     assert "<h1>" in answer.text, "an error is a page, too"
@@ -153,7 +155,7 @@ def test_pages_of_records_hold_each_record_once(visitor: Visitor, start: str, pa
         assert offsets == sorted(offsets, reverse=start == "newest")
 
 
-def test_records_from_an_offset_and_from_a_time(visitor: Visitor) -> None:
+def test_records_are_listed_from_an_offset_or_a_time(visitor: Visitor) -> None:
     assert rows(visitor.page("/topics/orders?partition=0&start=offset&at=7"))[0] == (0, 7)
     assert not rows(visitor.page("/topics/orders?start=time&at=2999-01-01T00:00"))
     assert len(rows(visitor.page("/topics/orders?start=time&at=2001-01-01T00:00&limit=25"))) == 25
@@ -175,7 +177,7 @@ def test_records_from_an_offset_and_from_a_time(visitor: Visitor) -> None:
         ("key=c0&text=order%22%3A+9%2C", 1),
     ],
 )
-def test_search(visitor: Visitor, start: str, search: str, expected: int) -> None:
+def test_search_finds_records_by_text_key_and_bytes(visitor: Visitor, start: str, search: str, expected: int) -> None:
     assert len(rows(visitor.page(f"/topics/orders?start={start}&{search}"))) == expected
 
 
@@ -188,7 +190,7 @@ def test_hostile_records_stay_text(visitor: Visitor) -> None:
     assert "<b>" not in visitor.page("/topics/odd/records/0/0")
 
 
-def test_one_record_with_its_bytes(visitor: Visitor) -> None:
+def test_the_page_of_a_record_shows_its_bytes_and_has_downloads(visitor: Visitor) -> None:
     page = visitor.page("/topics/odd/records/0/1")
     assert "000010  10 11 12" in page
     assert "as a number 77" in page
@@ -198,7 +200,7 @@ def test_one_record_with_its_bytes(visitor: Visitor) -> None:
     assert "attachment" in download.headers["content-disposition"]
 
 
-def test_formats(visitor: Visitor) -> None:
+def test_a_record_is_shown_in_the_chosen_format(visitor: Visitor) -> None:
     assert "int64" in visitor.page("/topics/odd/records/0/1?key_format=number")
     assert "not json" in visitor.page("/topics/odd/records/0/1?value_format=json")
     assert "set gregor.console.schema.dir" in visitor.page("/topics/odd/records/0/1?value_format=avro")
@@ -259,7 +261,9 @@ def test_a_produced_record_is_there(visitor: Visitor) -> None:
         ({"headers": "no colon"}, "NAME: VALUE"),
     ],
 )
-def test_a_faulty_form_comes_back_with_its_content(visitor: Visitor, fields: dict[str, str], complaint: str) -> None:
+def test_an_invalid_form_is_shown_again_with_its_content(
+    visitor: Visitor, fields: dict[str, str], complaint: str
+) -> None:
     whole = {"key": "keep me", "key_kind": "text", "value": "v", "value_kind": "text", "codec": "none", **fields}
     answer = visitor.send("/topics/orders/produce", **whole)
     assert answer.status == 400
@@ -267,7 +271,7 @@ def test_a_faulty_form_comes_back_with_its_content(visitor: Visitor, fields: dic
     assert "keep me" in answer.text
 
 
-def test_configurations_and_deletion_of_a_topic(visitor: Visitor) -> None:
+def test_a_topic_gets_new_configs_and_partitions_and_is_deleted(visitor: Visitor) -> None:
     visitor.send("/topics", name="brief")
     page = visitor.send("/topics/brief/configs", key="retention.ms", value="1234").text
     assert 'value="1234"' in page
@@ -303,7 +307,9 @@ def test_a_group_is_deleted_by_its_name(visitor: Visitor, broker: BrokerProcess)
     assert "was deleted" in visitor.send(f"{path}/delete", confirmation="short/lived group").text
 
 
-def test_an_old_client_and_what_it_costs(visitor: Visitor, broker: BrokerProcess) -> None:
+def test_a_client_that_kafka_4_refuses_is_listed_with_its_conversion_cost(
+    visitor: Visitor, broker: BrokerProcess
+) -> None:
     with Wire(broker.address, client_id="shipper<2015>") as wire:
         place = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
         wire.ask(ApiKey.FETCH, 2, FetchRequest(topics=[FetchTopic(topic="orders", partitions=[place])]))

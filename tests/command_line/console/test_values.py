@@ -58,7 +58,7 @@ def test_an_excerpt_may_end_within_a_character() -> None:
     assert "the first 3 of 4 bytes" in shown.note
 
 
-def test_json_that_is_not_shown_changed() -> None:
+def test_json_is_shown_as_it_was_written() -> None:
     # Large numbers and repeated keys would change if the line were written from the parsed value.
     data = b'{"n": 1.10, "n": 12345678901234567890123}'
     assert show(data).line == data.decode()
@@ -70,7 +70,7 @@ def test_invisible_characters_become_visible() -> None:
 
 
 @pytest.mark.parametrize(("data", "text"), [(b"\xff" * 8, "-1"), (b"\x00\x00\x01\x00", "256"), (b"\x07", "7")])
-def test_numbers(data: bytes, text: str) -> None:
+def test_bytes_are_shown_as_signed_big_endian_numbers(data: bytes, text: str) -> None:
     assert show(data, "number").line == text
 
 
@@ -99,7 +99,7 @@ def encoded(value: object) -> bytes:
     return out.getvalue()
 
 
-def test_avro_by_topic_and_by_id(tmp_path: Path) -> None:
+def test_avro_schemas_are_found_by_topic_and_by_schema_id(tmp_path: Path) -> None:
     data = encoded({"id": 7, "note": "hi"})
     (tmp_path / "orders-value.avsc").write_text(json.dumps(SCHEMA))
     by_topic = avro(tmp_path, data)
@@ -125,7 +125,7 @@ def test_a_value_that_nests_without_end_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "items", ["null", {"type": "record", "name": "E", "fields": []}, {"type": "fixed", "size": 0, "name": "F"}]
 )
-def test_arrays_of_nothing_are_refused(tmp_path: Path, items: object) -> None:
+def test_arrays_whose_items_have_no_bytes_are_refused(tmp_path: Path, items: object) -> None:
     encoded({"id": 1, "note": None})
     schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "array", "items": items}}]}
     (tmp_path / "orders-value.avsc").write_text(json.dumps(schema))
@@ -142,7 +142,7 @@ def test_a_broken_schema_is_named(tmp_path: Path) -> None:
 # --- numbers and plots
 
 
-def test_units() -> None:
+def test_sizes_counts_ages_and_times_are_formatted() -> None:
     assert [byte_text(size) for size in (0, 1023, 1536, 5 << 30)] == ["0 B", "1023 B", "1.5 KiB", "5.0 GiB"]
     assert [short_count(count) for count in (0, 999, 1234, 5_600_000)] == ["0", "999", "1.2k", "5.6M"]
     assert [age_text(age) for age in (-5, 900, 61_000, 90_000_000)] == ["now", "now", "1 min", "1 d"]
@@ -154,12 +154,12 @@ def test_units() -> None:
 
 @pytest.mark.parametrize("value", [0, 0.3, 1, 7, 999, 1000, 1001, 123_456_789])
 @pytest.mark.parametrize("base", [1000, BINARY])
-def test_a_scale_is_above_its_values_and_not_far(value: float, base: int) -> None:
+def test_the_scale_of_a_plot_is_not_far_above_its_largest_value(value: float, base: int) -> None:
     scale = nice_ceiling(value, base)
     assert max(value, 0) <= scale <= max(3 * value, 1)
 
 
-def test_a_plot_without_values_and_one_that_is_full() -> None:
+def test_empty_and_full_plots_are_drawn() -> None:
     assert "no value yet" in plot("Rate", [], short_count)
     assert plot("Rate", [1.0] * 300, short_count).count(",") > 300
     assert "&lt;" in plot("<b>", [1.0], short_count)

@@ -46,7 +46,7 @@ def messages(count: int) -> list[Record]:
 
 
 @given(samples)
-def test_facts_of_a_valid_payload(sample: Sample) -> None:
+def test_validation_returns_the_facts_of_a_valid_payload(sample: Sample) -> None:
     payload = bytes(sample.data)
     produced = validate(payload, RULES, now_ms=NOW_MS)
     (batch,) = produced.batches
@@ -80,7 +80,7 @@ def test_a_partial_tail_is_cut_off(sample: Sample) -> None:
     assert validate(sample.data[:20], RULES, now_ms=NOW_MS).batches == []
 
 
-def test_a_billion_records_are_claimed_but_not_there() -> None:
+def test_a_record_count_beyond_the_data_is_refused_without_large_memory() -> None:
     data = bytearray(v2.build_batch(messages(2)))
     for at, value in ((v2.RECORD_COUNT_AT, 10**9), (v2.LAST_OFFSET_DELTA_AT, 10**9 - 1)):
         data[at : at + 4] = value.to_bytes(4, "big")
@@ -90,7 +90,7 @@ def test_a_billion_records_are_claimed_but_not_there() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_a_bomb_in_an_old_format_costs_a_few_pieces(magic: int) -> None:
+def test_a_decompression_bomb_in_an_old_format_takes_little_memory(magic: int) -> None:
     """KIP-283's format v1 gzip bomb: one message whose value inflates to hundreds of megabytes."""
     head_size = v0.HEADER_SIZE if magic == 0 else v1.HEADER_SIZE
     inner = bytearray(v0.build_message(0, b"", b"") if magic == 0 else v1.build_message(0, -1, b"", b""))
@@ -113,7 +113,7 @@ def test_a_bomb_in_an_old_format_costs_a_few_pieces(magic: int) -> None:
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_damaged_content_under_a_right_crc_is_not_worth_another_try(codec: Codec, magic: int) -> None:
+def test_damaged_compressed_data_with_a_valid_crc_is_invalid_record(codec: Codec, magic: int) -> None:
     """Clients would retry after CORRUPT_MESSAGE; Kafka 3.9.1 answers -1 or 87, after which they do not retry."""
     if magic < 2 and codec is Codec.ZSTD:
         return
@@ -137,7 +137,7 @@ def test_damaged_content_under_a_right_crc_is_not_worth_another_try(codec: Codec
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
-def test_a_codec_that_nobody_knows_is_not_worth_another_try(codec: int) -> None:
+def test_an_unknown_codec_is_invalid_record(codec: int) -> None:
     data = bytearray(v2.build_batch(messages(1)))
     data[v2.ATTRIBUTES_AT : v2.ATTRIBUTES_AT + 2] = codec.to_bytes(2, "big")
     v2.UINT32.pack_into(data, v2.CRC_AT, v2.batch_crc(data, 0, len(data)))
@@ -145,7 +145,7 @@ def test_a_codec_that_nobody_knows_is_not_worth_another_try(codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
-def test_a_bomb_in_v2_costs_a_few_pieces(codec: Codec) -> None:
+def test_a_decompression_bomb_in_v2_takes_little_memory(codec: Codec) -> None:
     data = v2.build_batch([Record(0, NOW_MS, None, bytes(32 * MIB))], codec=codec)
     with at_most_held(4 * MIB):
         produced = validate(data, RULES, now_ms=NOW_MS)
@@ -153,7 +153,7 @@ def test_a_bomb_in_v2_costs_a_few_pieces(codec: Codec) -> None:
     assert refusal(data, replace(RULES, limit_bytes=MIB)).code is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_a_million_bad_records_are_not_all_listed() -> None:
+def test_at_most_1000_record_errors_are_listed() -> None:
     records = [Record(index, 5, None, None) for index in range(3000)]
     failure = refusal(v2.build_batch(records, codec=Codec.LZ4), COMPACTED)
     assert isinstance(failure, RecordValidationError)
@@ -173,7 +173,7 @@ def test_time_stamps_out_of_bounds_are_named_by_index() -> None:
     validate(v2.build_batch(records), replace(rules, timestamp_type=TimestampType.LOG_APPEND_TIME), now_ms=NOW_MS)
 
 
-def test_producers_may_not_claim_log_append_time_where_it_is_the_brokers() -> None:
+def test_client_batches_with_log_append_time_are_refused_in_log_append_time_topics() -> None:
     data = v2.build_batch(messages(2), timestamp_type=TimestampType.LOG_APPEND_TIME)
     failure = refusal(data, LOG_APPEND_TIME)
     assert isinstance(failure, RecordValidationError)
@@ -188,7 +188,7 @@ def test_control_batches_are_for_coordinators() -> None:
     assert produced.batches[0].is_control
 
 
-def test_several_batches_are_one_run_only_if_old_and_uncompressed() -> None:
+def test_several_batches_in_a_payload_are_accepted_only_if_old_and_uncompressed() -> None:
     run = validate(v0.build_message_set(messages(5)), RULES, now_ms=NOW_MS)
     assert [(batch.position, batch.record_count) for batch in run.batches] == [(0, 5)]
     mixed = v0.build_message_set(messages(2)) + v1.build_message_set(messages(1))

@@ -40,7 +40,7 @@ class Nine(NamedTuple):
 
 @BUILDS
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_numbers(build: ModuleType, number: int) -> None:
+def test_varints_are_encoded_and_decoded(build: ModuleType, number: int) -> None:
     expected = bytearray()
     append_varint(expected, number)
     assert build.encode_varint(number) == bytes(expected)
@@ -49,7 +49,7 @@ def test_numbers(build: ModuleType, number: int) -> None:
 
 @BUILDS
 @given(st.lists(rows, min_size=1, max_size=20), st.integers(0, 25))
-def test_round_trip_and_bytes(
+def test_encoded_records_equal_those_of_v2_and_are_decoded(
     build: ModuleType, written: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]], skip: int
 ) -> None:
     base = written[0][0]
@@ -74,7 +74,7 @@ def test_round_trip_and_bytes(
 
 
 @BUILDS
-def test_log_append_time_takes_the_place_of_all_others(build: ModuleType) -> None:
+def test_log_append_time_replaces_record_timestamps(build: ModuleType) -> None:
     body = build.encode_record(0, 0, None, b"v", ())
     (record,) = build.decode_records(body, 1, 0, 5, 99, 0, Nine, "t", 0, None, -1)
     assert record.timestamp == 99
@@ -92,7 +92,7 @@ def test_garbage_is_refused_or_read(build: ModuleType, body: bytes, count: int) 
 
 @BUILDS
 @given(st.data())
-def test_every_cut_is_noticed(build: ModuleType, data: st.DataObject) -> None:
+def test_a_record_cut_anywhere_is_refused(build: ModuleType, data: st.DataObject) -> None:
     body = build.encode_record(7, 0, b"key", b"value", [("name", b"content")])
     cut = data.draw(st.integers(0, len(body) - 1))
     with pytest.raises(build.TruncatedRecordError):

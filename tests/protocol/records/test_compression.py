@@ -33,7 +33,7 @@ BOMB_BYTES = 200 * 2**20
 
 
 @given(st.binary(max_size=300), st.integers(1, 500), st.sampled_from(CODECS), st.sampled_from(MAGICS))
-def test_data_comes_back(seed: bytes, repeats: int, codec: Codec, magic: int) -> None:
+def test_compressed_data_is_decompressed_unchanged(seed: bytes, repeats: int, codec: Codec, magic: int) -> None:
     data = seed * repeats
     assert decompress(codec, compress(codec, data, magic=magic), magic=magic) == data
 
@@ -47,7 +47,7 @@ def test_large_data_comes_in_bounded_pieces(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", REAL_CODECS)
-def test_every_cut_is_noticed(codec: Codec) -> None:
+def test_truncated_data_is_not_decompressed_to_the_whole_data(codec: Codec) -> None:
     whole = b"some bytes to compress" * 3
     packed = compress(codec, whole)
     for end in range(1, len(packed)):
@@ -75,7 +75,7 @@ def test_inflating_beyond_the_limit_is_too_large(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
-def test_a_bomb_costs_what_is_looked_at(codec: Codec) -> None:
+def test_a_decompression_bomb_takes_bounded_memory(codec: Codec) -> None:
     block = compress(codec, bytes(2**20))
     # Members, or frames, that follow each other are one stream; lz4 ends after the first.
     bomb = block * (BOMB_BYTES // 2**20) if codec is not Codec.LZ4 else compress(codec, bytes(BOMB_BYTES // 4))
@@ -88,7 +88,7 @@ def test_a_bomb_costs_what_is_looked_at(codec: Codec) -> None:
         tracemalloc.stop()
 
 
-def test_a_zstd_stream_that_is_left_early_disturbs_no_other() -> None:
+def test_an_abandoned_zstd_stream_does_not_affect_other_streams() -> None:
     first, second = bytes(range(256)) * 2000, b"another" * 50_000
     left = decompressed_pieces(Codec.ZSTD, compress(Codec.ZSTD, first))
     beside = decompressed_pieces(Codec.ZSTD, compress(Codec.ZSTD, second))
@@ -114,12 +114,12 @@ def test_unframed_snappy_is_read_too() -> None:
     assert decompress(Codec.SNAPPY, framed[20:]) == b"raw block"
 
 
-def test_a_snappy_block_may_not_promise_the_impossible() -> None:
+def test_a_snappy_block_with_an_impossible_length_is_refused() -> None:
     with pytest.raises(BrokerError, match="claims"):
         decompress(Codec.SNAPPY, b"\xff\xff\xff\xff\x07" + b"\0" * 10)
 
 
-def test_unknown_codecs_are_corrupt() -> None:
+def test_unknown_codec_ids_are_refused() -> None:
     assert codec_of(0xFC) is Codec.ZSTD
     with pytest.raises(BrokerError, match="Unknown compression type id: 5"):
         codec_of(5)
@@ -142,7 +142,7 @@ class CountingStream:
 
 
 @pytest.mark.parametrize("members", [1, 1000, 4000])
-def test_empty_gzip_members_cost_as_much_as_there_are(monkeypatch: pytest.MonkeyPatch, members: int) -> None:
+def test_many_empty_gzip_members_take_linear_work(monkeypatch: pytest.MonkeyPatch, members: int) -> None:
     given: list[int] = []
     real = isal_zlib.decompressobj
     monkeypatch.setattr(isal_zlib, "decompressobj", lambda window_bits: CountingStream(real(window_bits), given))
@@ -153,7 +153,7 @@ def test_empty_gzip_members_cost_as_much_as_there_are(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4])
-def test_no_library_is_given_more_than_it_takes_in_a_few_pieces(monkeypatch: pytest.MonkeyPatch, codec: Codec) -> None:
+def test_decompressors_are_fed_bounded_input(monkeypatch: pytest.MonkeyPatch, codec: Codec) -> None:
     given: list[int] = []
     gunzip, unlz4 = isal_zlib.decompressobj, lz4.frame.LZ4FrameDecompressor
     monkeypatch.setattr(isal_zlib, "decompressobj", lambda window_bits: CountingStream(gunzip(window_bits), given))
@@ -166,7 +166,7 @@ def test_no_library_is_given_more_than_it_takes_in_a_few_pieces(monkeypatch: pyt
 
 @pytest.mark.parametrize("size_bytes", [PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES])
 @pytest.mark.parametrize("codec", REAL_CODECS)
-def test_data_as_long_as_a_piece_comes_back(codec: Codec, size_bytes: int) -> None:
+def test_data_of_about_the_piece_size_is_decompressed_unchanged(codec: Codec, size_bytes: int) -> None:
     for data in (bytes(size_bytes), random.Random(size_bytes).randbytes(size_bytes)):
         packed = compress(codec, data)
         assert decompress(codec, packed) == data
@@ -174,7 +174,7 @@ def test_data_as_long_as_a_piece_comes_back(codec: Codec, size_bytes: int) -> No
             assert decompress(codec, packed * 3) == data * 3
 
 
-def test_a_snappy_block_that_promises_too_much_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snappy_block_beyond_the_limit_is_refused_before_decompression(monkeypatch: pytest.MonkeyPatch) -> None:
     packed = snappy.compress(bytes(2_000_000))
     monkeypatch.setattr(snappy, "uncompress", None)
     with pytest.raises(BrokerError, match="inflates beyond 1000000 bytes"):
@@ -183,7 +183,7 @@ def test_a_snappy_block_that_promises_too_much_is_not_begun(monkeypatch: pytest.
 
 @pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("sizes", [(), (0,), (1,), (70_000, 1, 300_000)])
-def test_what_is_compressed_for_transit_is_what_was_given(codec: Codec, sizes: tuple[int, ...]) -> None:
+def test_data_compressed_for_transit_is_decompressed_unchanged(codec: Codec, sizes: tuple[int, ...]) -> None:
     pieces = [b"transit " * (size // 8) + b"x" * (size % 8) for size in sizes]
     compressed = compress_pieces(codec, iter(pieces), magic=1, is_for_transit=True)
     assert decompress(codec, compressed, magic=1) == b"".join(pieces)

@@ -47,7 +47,7 @@ unknown_tags = st.one_of(
 
 
 @pytest.mark.parametrize("kind", [ControlType.COMMIT, ControlType.ABORT])
-def test_a_transactions_end_comes_back(kind: ControlType) -> None:
+def test_an_end_transaction_marker_is_read_back(kind: ControlType) -> None:
     marker = EndTransactionMarker(kind, 3)
     data = build_end_transaction_batch(marker, producer_id=99, producer_epoch=1, timestamp=5, base_offset=7)
     (batch,) = iter_batches(data)
@@ -73,7 +73,7 @@ def test_broken_control_records_are_invalid(key: bytes | None, value: bytes | No
 
 
 @given(st.lists(enriched_messages, max_size=4))
-def test_enriched_messages_come_back(messages: list[EnrichedMessage]) -> None:
+def test_enriched_messages_are_read_back(messages: list[EnrichedMessage]) -> None:
     data = b"".join(map(enriched.encode_message, messages))
     assert list(enriched.iter_messages(data)) == messages
 
@@ -117,7 +117,9 @@ def test_any_tag_block_is_read_or_invalid(block: bytes) -> None:
 
 
 @given(v1_records, st.sampled_from([Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]), st.integers(0, 2**40))
-def test_wrapped_records_come_back(records: list[Record], codec: Codec, start: int) -> None:
+def test_records_of_a_compressed_enriched_message_are_read_back(
+    records: list[Record], codec: Codec, start: int
+) -> None:
     spread = [record._replace(offset=start + 3 * record.offset) for record in records]
     honoured = enriched.build_compressed_message(spread, codec, received_ms=1_700_000_000_123)
     assert honoured.offset == start
@@ -129,7 +131,7 @@ def test_wrapped_records_come_back(records: list[Record], codec: Codec, start: i
     assert list(enriched.iter_records(read_back)) == spread
 
 
-def test_offsets_that_are_not_honoured_are_numbered_by_place() -> None:
+def test_records_without_honoured_relative_offsets_are_numbered_by_index() -> None:
     records = [Record(offset, 5, None, b"x") for offset in (10, 14, 19)]
     mirrored = enriched.build_compressed_message(records, Codec.GZIP, received_ms=1, relative_offsets_honoured=False)
     untagged = EnrichedMessage(10, int(Codec.GZIP), value=mirrored.value)

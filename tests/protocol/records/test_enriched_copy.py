@@ -21,7 +21,7 @@ def copies(data: bytes, tags: KafkaTags) -> list[EnrichedMessage]:
 
 
 @given(samples)
-def test_the_records_stay_and_only_their_headers_go(sample: Sample) -> None:
+def test_enriched_copies_have_the_records_without_their_headers(sample: Sample) -> None:
     messages = copies(sample.data, KafkaTags())
     read_back = [record for message in messages for record in enriched.iter_records(message)]
     stored = [record for batch in iter_batches(sample.data) for record in iter_records(batch)]
@@ -59,7 +59,7 @@ def test_transaction_markers_become_control_messages() -> None:
         assert (message.control, message.offset, message.timestamp_s) == (expected, 7, 5)
 
 
-def test_control_records_without_a_type_there_are_left_out() -> None:
+def test_control_records_without_an_enriched_type_are_left_out() -> None:
     snapshot_header = Record(0, 5, encode_key(ControlType.SNAPSHOT_HEADER), b"")
     assert copies(v2.build_batch([snapshot_header], is_control=True), KafkaTags()) == []
 

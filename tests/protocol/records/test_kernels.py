@@ -34,7 +34,7 @@ def test_crcs_are_those_of_the_libraries(size_bytes: int, start: int) -> None:
 
 @QUICK
 @given(st.binary(max_size=300))
-def test_crcs_of_any_bytes(data: bytes) -> None:
+def test_crcs_of_random_bytes_equal_those_of_the_libraries(data: bytes) -> None:
     assert crc_cy.crc32(memoryview(data)) == zlib.crc32(data)
     assert crc_cy.crc32c(memoryview(data)) == crc32c.crc32c(data)
 
@@ -87,7 +87,7 @@ def run_up(module: ModuleType, stored: memoryview, first_offset: int, step: int)
     st.sampled_from([0, 11, 400]),
     st.sampled_from([0, 90, 150, 5000]),
 )
-def test_compiled_and_pure_see_the_same_in_any_bytes(
+def test_compiled_and_pure_conversions_of_any_bytes_are_equal(
     pure_modules: dict[str, ModuleType],
     changes: list[tuple[int, int]],
     size_bytes: int,

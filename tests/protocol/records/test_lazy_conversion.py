@@ -67,12 +67,12 @@ def offsets_received(data: bytes) -> list[int]:
     return [record.offset for each in complete_batches(data) for record in iter_records(each)]
 
 
-def test_a_equal() -> None:
+def test_rule_a_batches_in_the_requested_format_are_sent_unchanged() -> None:
     stored = v1.build_message_set(records(5))
     assert sent(plan(stored)) == stored
 
 
-def test_b_trim() -> None:
+def test_rule_b_a_larger_converted_result_is_trimmed_to_the_promised_size() -> None:
     stored = batch(3) + batch(200, first=3, value_bytes=1)
     conversion = plan(stored)
     assert conversion.size == len(stored)
@@ -81,7 +81,7 @@ def test_b_trim() -> None:
     assert 3 < len(received) < 203
 
 
-def test_c_pad() -> None:
+def test_rule_c_a_smaller_converted_result_is_padded_with_a_fake_batch() -> None:
     stored = batch(10, headers=3)
     data = sent(plan(stored))
     assert len(data) == len(stored)
@@ -93,7 +93,7 @@ def test_c_pad() -> None:
     assert not any(data[end + 12 :])
 
 
-def test_c_pad_has_a_new_head_every_so_often() -> None:
+def test_rule_c_long_padding_repeats_the_header_of_the_fake_batch() -> None:
     data = b"".join(map(bytes, padding(2 * FAKE_BATCH_BYTES + 5)))
     assert len(data) == 2 * FAKE_BATCH_BYTES + 5
     heads = [v0.OFFSET_AND_SIZE.unpack_from(data, at) for at in (0, FAKE_BATCH_BYTES)]
@@ -101,7 +101,7 @@ def test_c_pad_has_a_new_head_every_so_often() -> None:
     assert data[-5:] == b"\xff" * 5
 
 
-def test_d_grow() -> None:
+def test_rule_d_a_first_batch_larger_than_the_stored_bytes_is_sent_whole() -> None:
     stored = batch(200, value_bytes=1)
     conversion = plan(stored)
     assert conversion.size > len(stored)
@@ -109,35 +109,35 @@ def test_d_grow() -> None:
 
 
 @pytest.mark.parametrize("stored", [control_batch(0), control_batch(0) + control_batch(1), batch(3)])
-def test_e_nothing(stored: bytes) -> None:
+def test_rule_e_without_remaining_records_a_fake_batch_header_is_sent(stored: bytes) -> None:
     assert sent(plan(stored, first_offset=50)) == v0.OFFSET_AND_SIZE.pack(-1, 61)
 
 
 @pytest.mark.parametrize("stored", [b"", b"\0" * 11, batch(1)[:-1]])
-def test_f_empty(stored: bytes) -> None:
+def test_rule_f_without_a_complete_batch_nothing_is_sent(stored: bytes) -> None:
     assert sent(plan(stored)) == b""
 
 
 @pytest.mark.parametrize("before", [b"", control_batch(0)])
-def test_g_zstd_first(before: bytes) -> None:
+def test_rule_g_a_first_batch_in_zstd_is_unsupported_compression_type(before: bytes) -> None:
     with pytest.raises(BrokerError) as failure:
         plan(before + batch(3, first=1, codec=Codec.ZSTD))
     assert failure.value.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
-def test_h_zstd_later() -> None:
+def test_rule_h_a_later_zstd_batch_ends_the_converted_records() -> None:
     in_its_chunk = batch(3) + batch(3, first=3) + batch(3, first=6, codec=Codec.ZSTD)
     assert offsets_received(sent(plan(in_its_chunk))) == [0, 1, 2]
     assert offsets_received(sent(plan(in_its_chunk, chunk_bytes=0))) == [0, 1, 2, 3, 4, 5]
 
 
-def test_h_zstd_control_batches_are_dropped_like_any() -> None:
+def test_rule_h_control_batches_in_zstd_are_dropped() -> None:
     marker = bytearray(control_batch(3))
     marker[v2.ATTRIBUTES_AT + 1] |= Codec.ZSTD
     assert offsets_received(sent(plan(batch(3) + marker + batch(3, first=4)))) == [0, 1, 2, 4, 5, 6]
 
 
-def test_i_bad_first() -> None:
+def test_rule_i_a_damaged_first_batch_is_corrupt_message() -> None:
     stored = bytearray(batch(3))
     stored[v2.RECORDS_AT] = 0x7F
     with pytest.raises(BrokerError) as failure:
@@ -145,7 +145,7 @@ def test_i_bad_first() -> None:
     assert failure.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_i_bad_first_compressed() -> None:
+def test_rule_i_a_damaged_compressed_first_batch_is_corrupt_message() -> None:
     stored = bytearray(batch(30, codec=Codec.GZIP))
     stored[v2.RECORDS_AT + 12 :] = bytes(len(stored) - v2.RECORDS_AT - 12)
     with pytest.raises(BrokerError) as failure:
@@ -153,26 +153,26 @@ def test_i_bad_first_compressed() -> None:
     assert failure.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_i_a_first_batch_that_inflates_too_far() -> None:
+def test_rule_i_a_first_batch_inflating_beyond_the_limit_is_corrupt_message() -> None:
     stored = memoryview(batch(100, value_bytes=10_000, codec=Codec.GZIP))
     with pytest.raises(BrokerError) as failure:
         plan_down_conversion(stored, 1, 0, limit_bytes=100_000)
     assert failure.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_j_bad_later() -> None:
+def test_rule_j_a_damaged_later_record_ends_the_converted_records() -> None:
     bad = bytearray(batch(3, first=3))
     bad[-1] = 0x7F
     data = sent(plan(batch(3) + bytes(bad) + batch(3, first=6)))
     assert offsets_received(data) == [0, 1, 2, 3, 4]
 
 
-def test_the_first_batch_is_not_repeated_after_batches_that_give_nothing() -> None:
+def test_the_first_batch_is_sent_once_after_dropped_control_batches() -> None:
     stored = control_batch(0) + batch(3, first=1) + batch(3, first=4)
     assert offsets_received(sent(plan(stored))) == [1, 2, 3, 4, 5, 6]
 
 
-def test_wrappers_that_are_numbered_by_index_reach_old_clients_with_offsets_they_can_trust() -> None:
+def test_wrappers_numbered_by_index_are_converted_with_correct_inner_offsets() -> None:
     """A producer of 0.8 wrote 0, 1, 2 inside; the log begins them at 100."""
     wrapper = bytearray(v0.build_message_set(records(3), codec=Codec.GZIP))
     wrapper[v0.ATTRIBUTES_AT] |= v0.NUMBERED_BY_INDEX_FLAG
@@ -188,7 +188,7 @@ def test_wrappers_that_are_numbered_by_index_reach_old_clients_with_offsets_they
     assert offsets_received(sent(conversion)) == [100, 101, 102]
 
 
-def test_formats_that_need_conversion() -> None:
+def test_needs_conversion_for_each_stored_and_requested_format() -> None:
     old, middle, new = v0.build_message_set(records(2)), v1.build_message_set(records(2)), batch(2)
     assert [needs_conversion(memoryview(each), 0) for each in (old, middle, new)] == [False, True, True]
     assert [needs_conversion(memoryview(each), 1) for each in (old, middle, new)] == [False, False, True]
@@ -406,7 +406,7 @@ def plan_or_error(stored: memoryview, to_magic: int, first_offset: int, chunk_by
     st.sampled_from([0, 100, 131072]),
     st.sampled_from([1, 77, 4096]),
 )
-def test_any_bytes_give_exactly_what_was_promised_or_an_error_before(
+def test_any_bytes_give_exactly_the_promised_size_or_an_error_first(
     stored: bytes,
     changes: list[tuple[int, int]],
     to_magic: int,
@@ -431,7 +431,7 @@ def test_any_bytes_give_exactly_what_was_promised_or_an_error_before(
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
 @pytest.mark.parametrize("to_magic", [0, 1])
-def test_compressed_batches_larger_than_any_buffer(codec: Codec, to_magic: int) -> None:
+def test_compressed_batches_larger_than_the_buffer_are_converted(codec: Codec, to_magic: int) -> None:
     originals = [*records(3000), *records(1, first=3000, value_bytes=200_000), *records(10, first=3005)]
     stored = v2.build_batch(originals, base_offset=0, codec=codec)
     (wrapper,) = complete_batches(sent(plan(stored, to_magic=to_magic)))

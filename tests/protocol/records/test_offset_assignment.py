@@ -91,7 +91,7 @@ def test_misleading_inner_offsets_are_marked(magic: int, inner_offsets: tuple[in
     assert batch.base_offset == 500
 
 
-def test_a_wrapper_that_lies_about_its_time_is_put_right() -> None:
+def test_a_wrong_wrapper_timestamp_is_replaced_by_the_maximum_inner_timestamp() -> None:
     inner = v1.build_message(0, 100, None, b"a") + v1.build_message(1, 300, None, b"b")
     wrapper = v1.build_message(1, 999, None, compress(Codec.GZIP, inner), attributes=1)
     produced = checked(wrapper)

@@ -52,7 +52,9 @@ def read(conversion: LazyConversion, out_bytes: int) -> dict[int, tuple[int, Tim
 @pytest.mark.usefixtures("record_build")
 class TestBothBuilds:
     @given(stored=stored_sets(), chunk_bytes=st.sampled_from([64, 400, 4096]), out_bytes=st.sampled_from([40, 4096]))
-    def test_readers_of_v2_see_them(self, stored: Stored, chunk_bytes: int, out_bytes: int) -> None:
+    def test_readers_of_v2_see_the_receipt_times_of_v0_messages(
+        self, stored: Stored, chunk_bytes: int, out_bytes: int
+    ) -> None:
         data, receipts, times = stored
         first = 0
         seen: dict[int, tuple[int, TimestampType]] = {}
@@ -71,7 +73,9 @@ class TestBothBuilds:
             assert kind is (TimestampType.CREATE_TIME if time == CREATED_MS else TimestampType.LOG_APPEND_TIME)
 
     @given(stored=stored_sets(), chunk_bytes=st.sampled_from([64, 400, 4096]), out_bytes=st.sampled_from([40, 4096]))
-    def test_readers_of_v1_see_them(self, stored: Stored, chunk_bytes: int, out_bytes: int) -> None:
+    def test_readers_of_v1_see_the_receipt_times_of_v0_messages(
+        self, stored: Stored, chunk_bytes: int, out_bytes: int
+    ) -> None:
         data, receipts, times = stored
         conversion = plan_down_conversion(memoryview(data), 1, 0, chunk_bytes=chunk_bytes, receipts=receipts)
         seen = read(conversion, out_bytes)
@@ -80,12 +84,12 @@ class TestBothBuilds:
         assert {offset: time for offset, (time, _) in seen.items()} == {offset: times[offset] for offset in seen}
         assert sorted(seen) == list(range(len(seen)))
 
-    def test_without_them_nothing_is_told(self) -> None:
+    def test_without_receipt_times_v0_messages_have_no_timestamp(self) -> None:
         data = v0.build_message_set([Record(0, CREATED_MS, b"k", b"v")])
         assert read(plan_up_conversion(memoryview(data), 0), 4096) == {0: (-1, TimestampType.CREATE_TIME)}
         assert bytes(next(plan_down_conversion(memoryview(data), 1, 0).pieces(bytearray(4096)))) == data
 
-    def test_a_large_message_has_its_time_too(self) -> None:
+    def test_a_large_v0_message_has_its_receipt_time(self) -> None:
         data = v0.build_message_set([Record(0, CREATED_MS, b"k", b"v" * 100_000)])
         receipts = Receipts([(0, 5)])
         expected = {0: (5, TimestampType.LOG_APPEND_TIME)}
@@ -97,7 +101,7 @@ def runs_of(receipts: Receipts) -> list[tuple[int, int]]:
     return list(zip(receipts._positions, receipts._times, strict=True))
 
 
-def test_the_receipt_time_of_each_position() -> None:
+def test_receipt_times_are_looked_up_by_position() -> None:
     receipts = Receipts([(10, 1), (20, 2)])
     assert [receipts.at(position) for position in (0, 9, 10, 19, 20, 99)] == [-1, -1, 1, 1, 2, 2]
     assert [receipts.end_after(position, 25) for position in (0, 10, 20)] == [10, 20, 25]

@@ -20,7 +20,7 @@ def only_batch(data: bytes) -> BatchView:
 
 
 @given(samples)
-def test_records_come_back(sample: Sample) -> None:
+def test_records_of_every_format_are_read_back(sample: Sample) -> None:
     batches = list(iter_batches(sample.data))
     assert [record for batch in batches for record in iter_records(batch)] == sample.records
     assert all(batch.crc_is_valid and batch.codec is sample.codec and batch.magic == sample.magic for batch in batches)
@@ -69,7 +69,7 @@ def test_noise_behind_a_plausible_header_raises_documented_errors_only(
 @given(st.integers(-(2**63), 2**63 - 1))
 @example(0)
 @example(-1)
-def test_variable_length_integers_come_back(value: int) -> None:
+def test_varints_are_read_back(value: int) -> None:
     out = bytearray(b"x")
     append_varint(out, value)
     assert read_varint(out, 1, last_shift=INT64_LAST_SHIFT) == (value, len(out))
@@ -80,13 +80,13 @@ def test_bits_beyond_the_width_are_dropped() -> None:
     assert read_varint(b"\x82\x80\x80\x80\x7f", 0) == read_varint(b"\x82\x80\x80\x80\x0f", 0)
 
 
-def test_an_unending_integer_is_refused() -> None:
+def test_a_varint_too_long_or_cut_short_is_refused() -> None:
     for data in (b"\xff" * 20, b"\xff\xff", b""):
         with pytest.raises(ValueError, match="too long, or cut short"):
             read_varint(data, 0)
 
 
-def test_the_facts_of_a_v2_header_come_back() -> None:
+def test_the_fields_of_a_v2_header_are_read_back() -> None:
     records = [Record(70, 1000, b"k", b"v"), Record(75, 900, None, None)]
     batch = only_batch(
         v2.build_batch(
@@ -134,7 +134,7 @@ def test_relative_offsets_with_gaps_count_from_the_wrappers_first() -> None:
 
 
 @pytest.mark.parametrize("build", [v0.build_message_set, v1.build_message_set])
-def test_a_marked_wrapper_is_numbered_by_place(build: Callable[..., bytes]) -> None:
+def test_records_of_a_marked_wrapper_are_numbered_by_index(build: Callable[..., bytes]) -> None:
     records = [Record(offset, key=None, value=b"x") for offset in (0, 5, 9)]
     data = bytearray(build(records, codec=Codec.GZIP))
     data[v0.ATTRIBUTES_AT] |= v0.NUMBERED_BY_INDEX_FLAG

@@ -39,20 +39,20 @@ def test_any_bytes_are_decoded_or_refused(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("positions", [(0, 0), (30, 10)])
-def test_positions_rise(positions: tuple[int, ...]) -> None:
+def test_tag_runs_with_positions_out_of_order_are_refused(positions: tuple[int, ...]) -> None:
     with pytest.raises(BrokerError, match="do not rise") as caught:
         TagRuns.decode(TagRuns([TagRun(position) for position in positions]).encode())
     assert caught.value.code is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize(("first", "count"), [(9, 1), (-2, 2), (5, 5), (5, 0), (5, -3)], ids=str)
-def test_impossible_counts_are_not_used(first: int, count: int) -> None:
+def test_impossible_message_counts_of_a_tag_run_are_ignored(first: int, count: int) -> None:
     """A wrapper up to offset 8 cannot begin at 9, or have five messages from offset 5 on."""
     run = TagRuns([TagRun(0, 70, keyed=False, first_offset=first, num_messages=count)]).of(wrapper(5, 8))
     assert run == TagRun(0, 70, keyed=False)
 
 
-def test_a_run_goes_on_to_the_next_but_its_count_is_that_of_one_batch() -> None:
+def test_a_tag_run_extends_to_the_next_but_its_count_applies_to_one_batch() -> None:
     runs = TagRuns([TagRun(10, 70, True, 5, 2), TagRun(500, 90)])
     view = wrapper(5, 8)
     assert runs.of(view) is None, "the first run begins behind the batch"

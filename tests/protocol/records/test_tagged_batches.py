@@ -15,11 +15,11 @@ TAGS = st.builds(KafkaTags, st.none() | INT64, st.none() | INT32, st.none() | st
 
 
 @given(st.lists(st.builds(TaggedBatch, INT64, TAGS)))
-def test_round_trip(batches: list[TaggedBatch]) -> None:
+def test_tagged_batches_are_decoded_as_encoded(batches: list[TaggedBatch]) -> None:
     assert decode_tagged_batches(encode_tagged_batches(batches)) == batches
 
 
-def test_layout() -> None:
+def test_tagged_batches_are_encoded_in_the_wire_layout() -> None:
     encoded = encode_tagged_batches([TaggedBatch(7, KafkaTags(timestamp_ms=5)), TaggedBatch(9, KafkaTags())])
     assert encoded.hex(" ", -4) == "00000000 00000007 00000009 00000000 00000000 05000000 00000000 09ffffff ff"
 
@@ -35,7 +35,7 @@ def test_unknown_tags_are_skipped() -> None:
     [b"\0", bytes(11), bytes(8) + b"\x7f\xff\xff\xff", bytes(8) + b"\xff\xff\xff\xfe", bytes(11) + b"\2\0\0"],
     ids=["a byte", "half a head", "a length beyond the end", "a negative length", "half a tag"],
 )
-def test_nonsense_is_refused(tail: bytes) -> None:
+def test_malformed_tagged_batches_are_refused(tail: bytes) -> None:
     with pytest.raises(BrokerError):
         decode_tagged_batches(encode_tagged_batches([TaggedBatch(1, KafkaTags(1, 2, True, False))]) + tail)
 

@@ -58,7 +58,9 @@ def facts(records: list[Record]) -> dict[str, object]:
 
 
 @given(v2_records, st.integers(-1, 2**40), st.lists(st.integers(0, 10_000), max_size=6))
-def test_v2_records_in_pieces(records: list[Record], base_timestamp: int, cuts: list[int]) -> None:
+def test_a_record_walk_over_pieces_finds_the_facts_of_v2_records(
+    records: list[Record], base_timestamp: int, cuts: list[int]
+) -> None:
     walk = record_walk(len(records), base_timestamp)
     assert feed_in_pieces(walk.feed, body_of(records, base_timestamp), cuts) == b""
     assert walk.is_finished()
@@ -67,7 +69,7 @@ def test_v2_records_in_pieces(records: list[Record], base_timestamp: int, cuts: 
 
 
 @given(v1_records, st.lists(st.integers(0, 10_000), max_size=6))
-def test_messages_in_pieces(records: list[Record], cuts: list[int]) -> None:
+def test_a_message_walk_over_pieces_finds_the_facts_of_v1_messages(records: list[Record], cuts: list[int]) -> None:
     walk = MessageWalk(v1.MAGIC, EARLIEST, LATEST, keys_required=True)
     assert feed_in_pieces(walk.feed, v1.build_message_set(records), cuts) == b""
     expected = facts(records) | {"count": len(records), "last_offset": len(records) - 1}
@@ -90,7 +92,7 @@ def test_a_record_that_lies_about_its_length_is_refused(records: list[Record], c
 
 
 @given(st.binary(max_size=60), st.integers(1, 5))
-def test_noise_is_taken_or_refused(noise: bytes, count: int) -> None:
+def test_random_bytes_are_accepted_or_refused_by_a_record_walk(noise: bytes, count: int) -> None:
     walk = record_walk(count, 0)
     with suppress(ValueError):
         assert 0 <= walk.feed(memoryview(noise)) <= len(noise)
@@ -110,7 +112,7 @@ def test_noise_is_taken_or_refused(noise: bytes, count: int) -> None:
         (b"\x18\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00", "out of range"),
     ],
 )
-def test_each_fault_has_its_reason(record: bytes, fault: str) -> None:
+def test_each_malformed_record_is_refused_with_its_reason(record: bytes, fault: str) -> None:
     walk = record_walk(1, -5)
     with pytest.raises(ValueError, match=fault):
         walk.feed(memoryview(record))

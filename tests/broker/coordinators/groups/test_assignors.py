@@ -118,7 +118,7 @@ def test_uniform_moves_no_more_than_balance_asks(group: tuple[Members, dict[UUID
 
 
 @given(groups(same_topics=True))
-def test_range_gives_everybody_one_stretch_of_each_topic(group: tuple[Members, dict[UUID, int]]) -> None:
+def test_range_assigns_each_member_a_contiguous_range_of_each_topic(group: tuple[Members, dict[UUID, int]]) -> None:
     members, partition_counts = group
     targets = assign_range(members, partition_counts)
     for topic, count in partition_counts.items():
@@ -129,14 +129,14 @@ def test_range_gives_everybody_one_stretch_of_each_topic(group: tuple[Members, d
         assert max(lengths) - min(lengths) <= 1
 
 
-def test_range_puts_partitions_of_one_number_together() -> None:
+def test_range_assigns_the_same_partition_numbers_of_each_topic_to_a_member() -> None:
     members = {name: Subscriber(frozenset(TOPICS[:2])) for name in ("b", "a")}
     targets = assign_range(members, dict.fromkeys(TOPICS[:2], 3))
     assert targets["a"] == dict.fromkeys(TOPICS[:2], frozenset({0, 1}))
     assert targets["b"] == dict.fromkeys(TOPICS[:2], frozenset({2}))
 
 
-def test_range_keeps_static_members_first_and_in_the_order_of_their_names() -> None:
+def test_range_orders_static_members_first_by_group_instance_id() -> None:
     topic = TOPICS[0]
     members = {
         "a": Subscriber(frozenset({topic})),
@@ -147,7 +147,7 @@ def test_range_keeps_static_members_first_and_in_the_order_of_their_names() -> N
     assert [targets[name][topic] for name in ("z2", "z1", "a")] == [{0}, {1}, {2}]
 
 
-def test_uniform_forgets_partitions_that_are_no_more() -> None:
+def test_uniform_drops_partitions_that_no_longer_exist() -> None:
     topic, gone = TOPICS[:2]
     members = {
         "a": Subscriber(frozenset({topic}), target={gone: frozenset({0}), topic: frozenset({7})}),

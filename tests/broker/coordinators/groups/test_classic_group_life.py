@@ -42,7 +42,7 @@ async def test_one_member_joins_syncs_and_leaves(bench: Any, autojump_clock: Moc
     assert beat(bench, joined) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_clients_that_understand_it_must_come_back_with_an_id(bench: Any, autojump_clock: MockClock) -> None:
+async def test_join_group_from_v4_on_requires_a_member_id(bench: Any, autojump_clock: MockClock) -> None:
     await bench.start()
     given = await bench.join(version=4).wait()
     assert given.error_code == ErrorCode.MEMBER_ID_REQUIRED
@@ -51,14 +51,16 @@ async def test_clients_that_understand_it_must_come_back_with_an_id(bench: Any, 
     assert (joined.error_code, joined.member_id) == (NONE, given.member_id)
 
 
-async def test_an_id_that_nobody_came_back_with_lapses_with_its_session(bench: Any, autojump_clock: MockClock) -> None:
+async def test_an_unused_member_id_expires_after_the_session_timeout(bench: Any, autojump_clock: MockClock) -> None:
     await bench.start()
     given = await bench.join(version=4, session_ms=6_000).wait()
     await trio.sleep(6.1)
     assert (await bench.join(given.member_id, version=4).wait()).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_a_new_group_waits_for_more_members_as_long_as_some_come(bench: Any, autojump_clock: MockClock) -> None:
+async def test_the_initial_rebalance_delay_is_extended_while_members_join(
+    bench: Any, autojump_clock: MockClock
+) -> None:
     await bench.start(group_initial_rebalance_delay_ms=3_000)
     began = trio.current_time()
     first = bench.join()
@@ -135,7 +137,9 @@ async def test_the_strategy_with_most_votes_wins(bench: Any, autojump_clock: Moc
     assert {member.metadata for member in joined.members} == {b"a2", b"b", b"c"}
 
 
-async def test_protocols_must_fit(bench: Any, autojump_clock: MockClock) -> None:
+async def test_join_group_with_invalid_protocols_session_timeout_or_group_id_is_refused(
+    bench: Any, autojump_clock: MockClock
+) -> None:
     await bench.start()
     await bench.stable_member()
     for misfit in ({"protocols": (("sticky", b""),)}, {"kind": "connect"}, {"protocols": ()}):
@@ -145,14 +149,16 @@ async def test_protocols_must_fit(bench: Any, autojump_clock: MockClock) -> None
     assert (await bench.join(group="").wait()).error_code == ErrorCode.INVALID_GROUP_ID
 
 
-async def test_a_full_group_takes_nobody(bench: Any, autojump_clock: MockClock) -> None:
+async def test_a_group_at_group_max_size_refuses_new_members(bench: Any, autojump_clock: MockClock) -> None:
     await bench.start(group_max_size=1)
     member = await bench.stable_member()
     assert (await bench.join().wait()).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert (await bench.join(member.member_id).wait()).error_code == NONE
 
 
-async def test_a_follower_that_rejoins_unchanged_disturbs_nobody(bench: Any, autojump_clock: MockClock) -> None:
+async def test_a_follower_that_rejoins_unchanged_does_not_start_a_rebalance(
+    bench: Any, autojump_clock: MockClock
+) -> None:
     await bench.start()
     first, second = bench.join(), bench.join()
     leader, follower = await first.wait(), await second.wait()
@@ -180,14 +186,18 @@ async def test_a_restarted_static_member_takes_its_place_without_a_rebalance(
     assert leave(bench, "", "i1") is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_a_static_member_that_misses_a_rebalance_keeps_its_place(bench: Any, autojump_clock: MockClock) -> None:
+async def test_a_static_member_that_misses_the_rebalance_timeout_stays_in_the_group(
+    bench: Any, autojump_clock: MockClock
+) -> None:
     await bench.start()
     await bench.stable_member(instance="i1", session_ms=60_000, rebalance_ms=1_000)
     joined = await bench.join(rebalance_ms=1_000).wait()
     assert {member.group_instance_id for member in joined.members} == {"i1", None}
 
 
-async def test_everyone_is_told_when_a_parked_members_place_is_gone(bench: Any, autojump_clock: MockClock) -> None:
+async def test_a_rebalance_completes_when_the_member_that_it_waits_for_leaves(
+    bench: Any, autojump_clock: MockClock
+) -> None:
     await bench.start()
     first = await bench.stable_member(session_ms=60_000)
     newcomer = bench.join()

@@ -82,7 +82,9 @@ async def test_metadata_has_a_limit(bench: Any, autojump_clock: MockClock) -> No
     assert fetch(bench).offset == 5
 
 
-async def test_a_transactions_offsets_count_once_it_is_committed(bench: Any, autojump_clock: MockClock) -> None:
+async def test_transactional_offsets_are_visible_after_the_commit_of_the_transaction(
+    bench: Any, autojump_clock: MockClock
+) -> None:
     await bench.start()
     index = bench.groups.partition_of("g")
     assert commit(bench, producer=PRODUCER) is NONE
@@ -97,7 +99,7 @@ async def test_a_transactions_offsets_count_once_it_is_committed(bench: Any, aut
     assert fetch(bench, stable=True).offset == 5
 
 
-async def test_of_two_commits_the_later_counts_whatever_was_transactional(
+async def test_the_later_of_two_commits_counts_even_if_the_earlier_was_transactional(
     bench: Any, autojump_clock: MockClock
 ) -> None:
     await bench.start()
@@ -129,7 +131,7 @@ async def test_a_replayed_marker_ends_the_transaction(
     assert fetch(bench, stable=True).offset == offset
 
 
-async def test_members_survive_a_restart_if_they_are_heard_of_in_time(bench: Any, autojump_clock: MockClock) -> None:
+async def test_members_survive_a_restart_until_their_session_timeout(bench: Any, autojump_clock: MockClock) -> None:
     await bench.start()
     joined = await bench.stable_member(session_ms=6_000)
     await bench.start()
@@ -153,7 +155,9 @@ async def test_deleted_groups_stay_deleted(bench: Any, autojump_clock: MockClock
     assert bench.groups.list([], []) == (NONE, [])
 
 
-async def test_offsets_of_topics_that_members_read_are_not_deleted(bench: Any, autojump_clock: MockClock) -> None:
+async def test_offset_delete_refuses_topics_that_members_are_subscribed_to(
+    bench: Any, autojump_clock: MockClock
+) -> None:
     await bench.start()
     with pytest.raises(BrokerError) as unknown:
         bench.groups.delete_offsets("g", [T0])
@@ -165,7 +169,7 @@ async def test_offsets_of_topics_that_members_read_are_not_deleted(bench: Any, a
     assert list(bench.groups.fetch_offsets("g", None, require_stable=False)) == [T0]
 
 
-async def test_offsets_go_with_their_topic(bench: Any, autojump_clock: MockClock) -> None:
+async def test_deletion_of_a_topic_deletes_its_committed_offsets(bench: Any, autojump_clock: MockClock) -> None:
     await bench.start()
     bench.groups.commit(NOBODY, {T0: OffsetToCommit(1), T1: OffsetToCommit(2), U0: OffsetToCommit(3)})
     bench.groups.topic_deleted("t")
@@ -194,7 +198,7 @@ async def test_a_clients_own_retention_time_counts(bench: Any, autojump_clock: M
     assert fetch(bench) == FetchedOffset()
 
 
-async def test_a_group_keeps_its_offsets_from_when_its_last_member_left(bench: Any, autojump_clock: MockClock) -> None:
+async def test_offset_retention_starts_when_the_last_member_leaves(bench: Any, autojump_clock: MockClock) -> None:
     await bench.start(offsets_retention_minutes=60, offsets_retention_check_interval_ms=1_000)
     joined = await bench.stable_member(protocols=(("range", subscription("t")),), session_ms=60_000)
     commit(bench, Committer("g", joined.member_id, joined.generation_id))
@@ -209,7 +213,7 @@ async def test_a_group_keeps_its_offsets_from_when_its_last_member_left(bench: A
     assert fetch(bench) == FetchedOffset()
 
 
-async def test_lists_can_be_narrowed(bench: Any, autojump_clock: MockClock) -> None:
+async def test_list_groups_filters_by_state_and_type(bench: Any, autojump_clock: MockClock) -> None:
     await bench.start()
     await bench.stable_member()
     commit(bench, Committer("simple"))
@@ -223,7 +227,7 @@ async def test_lists_can_be_narrowed(bench: Any, autojump_clock: MockClock) -> N
     assert listed([], ["consumer"]) == []
 
 
-async def test_records_of_a_later_kafka_are_passed_over(
+async def test_unknown_record_versions_in_consumer_offsets_are_skipped(
     bench: Any, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     await bench.start()

@@ -57,7 +57,7 @@ async def test_a_member_joins_and_is_described(bench: Any, autojump_clock: MockC
     assert nameless.error_code == ErrorCode.INVALID_GROUP_ID
 
 
-async def test_a_refusal_says_why(bench: Any, autojump_clock: MockClock) -> None:
+async def test_consumer_group_heartbeat_returns_an_error_message(bench: Any, autojump_clock: MockClock) -> None:
     await bench.start()
     refused = await result_of(handle_consumer_group_heartbeat(first_heartbeat(group_id=""), context(bench)))
     assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")

@@ -120,7 +120,9 @@ async def test_members_share_the_partitions(bench: Any, topic: UUID, autojump_cl
     assert bench.groups.describe_consumer_group("g").group_state == "Empty"
 
 
-async def test_an_answer_may_be_lost(bench: Any, topic: UUID, autojump_clock: MockClock) -> None:
+async def test_a_member_can_repeat_a_heartbeat_with_its_previous_epoch(
+    bench: Any, topic: UUID, autojump_clock: MockClock
+) -> None:
     """The member sends its previous epoch again, with no more partitions than it was assigned."""
     first, second = Member(bench), Member(bench)
     first.beat()
@@ -133,7 +135,9 @@ async def test_an_answer_may_be_lost(bench: Any, topic: UUID, autojump_clock: Mo
     assert second.beat().error_code == ErrorCode.NONE
 
 
-async def test_a_silent_member_is_out_after_its_session(bench: Any, topic: UUID, autojump_clock: MockClock) -> None:
+async def test_a_member_without_heartbeats_is_removed_after_the_session_timeout(
+    bench: Any, topic: UUID, autojump_clock: MockClock
+) -> None:
     first, second = Member(bench), Member(bench)
     for _ in range(10):
         await trio.sleep(5)
@@ -145,7 +149,7 @@ async def test_a_silent_member_is_out_after_its_session(bench: Any, topic: UUID,
     assert len(second.partitions) == 2
 
 
-async def test_a_member_that_gives_nothing_up_is_out_after_the_rebalance_timeout(
+async def test_a_member_that_does_not_revoke_partitions_is_removed_after_the_rebalance_timeout(
     bench: Any, topic: UUID, autojump_clock: MockClock
 ) -> None:
     first = Member(bench, rebalance_timeout_ms=8_000)
@@ -160,7 +164,9 @@ async def test_a_member_that_gives_nothing_up_is_out_after_the_rebalance_timeout
     assert refusal(first.send).code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_a_static_member_comes_back_to_its_partitions(bench: Any, topic: UUID, autojump_clock: MockClock) -> None:
+async def test_a_static_member_that_rejoins_keeps_its_partitions(
+    bench: Any, topic: UUID, autojump_clock: MockClock
+) -> None:
     first = Member(bench, instance_id="one")
     second = Member(bench, instance_id="two")
     settle([first, second])
@@ -182,7 +188,9 @@ async def test_a_static_member_comes_back_to_its_partitions(bench: Any, topic: U
     assert second.partitions == {0, 1, 2, 3}
 
 
-async def test_a_group_has_its_limit(bench: Any, topic: UUID, autojump_clock: MockClock) -> None:
+async def test_a_consumer_group_at_its_maximum_size_refuses_new_members(
+    bench: Any, topic: UUID, autojump_clock: MockClock
+) -> None:
     await bench.start(group_consumer_max_size=1)
     first = Member(bench)
     full = refusal(Member, bench)
@@ -213,7 +221,9 @@ async def test_invalid_fields_of_a_heartbeat_are_refused(
     assert (error.code, error.message) == (ErrorCode.INVALID_REQUEST, message)
 
 
-async def test_unknown_assignors_groups_and_members(bench: Any, topic: UUID, autojump_clock: MockClock) -> None:
+async def test_unknown_assignors_groups_members_and_member_epochs_are_refused(
+    bench: Any, topic: UUID, autojump_clock: MockClock
+) -> None:
     error = refusal(Member, bench, server_assignor="mine")
     assert error.code is ErrorCode.UNSUPPORTED_ASSIGNOR
     assert error.message == "ServerAssignor mine is not supported. Supported assignors: uniform, range."
@@ -226,7 +236,9 @@ async def test_unknown_assignors_groups_and_members(bench: Any, topic: UUID, aut
     assert refusal(bench.groups.describe_consumer_group, "none").code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-async def test_from_v1_on_clients_make_their_ids(bench: Any, topic: UUID, autojump_clock: MockClock) -> None:
+async def test_from_heartbeat_v1_on_clients_generate_their_member_ids(
+    bench: Any, topic: UUID, autojump_clock: MockClock
+) -> None:
     assert refusal(Member, bench, version=1).message == "MemberId can't be empty."
     member = Member(bench, "mine", version=1)
     assert (member.member_id, member.partitions) == ("mine", {0, 1, 2, 3})
@@ -235,7 +247,9 @@ async def test_from_v1_on_clients_make_their_ids(bench: Any, topic: UUID, autoju
 # --- subscriptions
 
 
-async def test_partitions_and_topics_come_and_go(bench: Any, topic: UUID, autojump_clock: MockClock) -> None:
+async def test_added_partitions_and_new_or_deleted_topics_change_the_assignment(
+    bench: Any, topic: UUID, autojump_clock: MockClock
+) -> None:
     member = Member(bench, subscribed_topic_names=["t", "later"])
     bench.known_topics.add("t", 6)
     assert member.beat().member_epoch == 2
@@ -253,7 +267,9 @@ async def test_partitions_and_topics_come_and_go(bench: Any, topic: UUID, autoju
     assert not member.owned
 
 
-async def test_subscriptions_by_pattern(bench: Any, topic: UUID, autojump_clock: MockClock) -> None:
+async def test_a_member_subscribed_by_regex_gets_the_matching_topics(
+    bench: Any, topic: UUID, autojump_clock: MockClock
+) -> None:
     first: dict[str, Any] = {"subscribed_topic_names": None, "subscribed_topic_regex": "t|logs-.*"}
     member = Member(bench, "m", version=1, **first)
     assert member.owned == {topic: {0, 1, 2, 3}}
@@ -280,7 +296,7 @@ async def test_a_pattern_matches_internal_topics_too(bench: Any, topic: UUID, au
 # --- what is kept
 
 
-async def test_a_restart_is_no_rebalance(bench: Any, topic: UUID, autojump_clock: MockClock) -> None:
+async def test_a_broker_restart_does_not_start_a_rebalance(bench: Any, topic: UUID, autojump_clock: MockClock) -> None:
     members = [Member(bench), Member(bench, instance_id="static", server_assignor="range")]
     settle(members)
     before = bench.groups.describe_consumer_group("g")
@@ -292,7 +308,7 @@ async def test_a_restart_is_no_rebalance(bench: Any, topic: UUID, autojump_clock
     assert bench.groups.describe_consumer_group("g").group_state == "Empty", "sessions begin again after a restart"
 
 
-async def test_a_restart_in_the_middle_of_a_rebalance(bench: Any, topic: UUID, autojump_clock: MockClock) -> None:
+async def test_a_rebalance_continues_after_a_broker_restart(bench: Any, topic: UUID, autojump_clock: MockClock) -> None:
     first, second = Member(bench, rebalance_timeout_ms=10_000), Member(bench)
     first.beat()
     await bench.start()

@@ -115,7 +115,7 @@ async def test_an_empty_group_takes_the_protocol_of_whoever_joins(
 
 
 @pytest.mark.parametrize("policy", ["disabled", "downgrade"])
-async def test_a_living_classic_group_stays_one_unless_it_may_change(
+async def test_a_classic_group_with_members_stays_classic_without_an_upgrade_policy(
     bench: Any, clients: Clients, autojump_clock: MockClock, policy: str
 ) -> None:
     await bench.start(group_consumer_migration_policy=policy)
@@ -152,7 +152,9 @@ async def test_a_classic_group_moves_over_member_by_member(
     assert assigned(clients.new(new.member_id or "", 2, *({0, 1, 2, 3} - kept))) == {0, 1, 2, 3}
 
 
-async def test_a_group_of_classic_members_moves_back(bench: Any, clients: Clients, autojump_clock: MockClock) -> None:
+async def test_a_consumer_group_with_only_classic_members_is_downgraded(
+    bench: Any, clients: Clients, autojump_clock: MockClock
+) -> None:
     new = clients.new()
     old = await clients.join()
     assert (await clients.sync(old), old.generation_id) == (set(), 2)
@@ -179,7 +181,7 @@ async def test_a_group_stays_a_consumer_group_if_the_policy_forbids_a_downgrade(
     assert await clients.sync(rejoined) == {0, 1, 2, 3}
 
 
-async def test_parked_classic_members_are_told_to_join_again(
+async def test_an_upgrade_answers_pending_join_requests_with_rebalance_in_progress(
     bench: Any, clients: Clients, autojump_clock: MockClock
 ) -> None:
     first = await clients.join()
@@ -190,7 +192,7 @@ async def test_parked_classic_members_are_told_to_join_again(
     assert (await parked.wait()).error_code == REBALANCE
 
 
-async def test_classic_members_keep_their_own_deadlines(
+async def test_classic_members_of_a_consumer_group_keep_their_session_and_rebalance_timeouts(
     bench: Any, clients: Clients, autojump_clock: MockClock
 ) -> None:
     new = clients.new()
@@ -208,7 +210,9 @@ async def test_classic_members_keep_their_own_deadlines(
     assert assigned(clients.new(new.member_id or "", epoch, 0, 1)) == {0, 1, 2, 3}
 
 
-async def test_strangers_to_the_group_are_refused(bench: Any, clients: Clients, autojump_clock: MockClock) -> None:
+async def test_a_consumer_group_refuses_incompatible_or_unknown_classic_members(
+    bench: Any, clients: Clients, autojump_clock: MockClock
+) -> None:
     new = clients.new()
     old = await clients.join()
     assert (await bench.join(protocols=[("other", subscription())]).wait()).error_code == (
@@ -225,7 +229,9 @@ async def test_strangers_to_the_group_are_refused(bench: Any, clients: Clients, 
     assert [member.error_code for member in left] == [ErrorCode.UNKNOWN_MEMBER_ID] * 2
 
 
-async def test_a_classic_member_asks_for_its_id_first(bench: Any, clients: Clients, autojump_clock: MockClock) -> None:
+async def test_a_classic_member_of_a_consumer_group_needs_a_member_id_first(
+    bench: Any, clients: Clients, autojump_clock: MockClock
+) -> None:
     clients.new()
     given = await bench.join(version=4, protocols=[("range", subscription())]).wait()
     assert given.error_code == ErrorCode.MEMBER_ID_REQUIRED

@@ -40,7 +40,7 @@ def always_free(topic_id: UUID, index: int) -> bool:
 # --- one step
 
 
-def test_a_new_member_gets_what_is_free_at_once() -> None:
+def test_a_new_member_is_assigned_free_partitions_at_once() -> None:
     member = ConsumerMember("a").reconcile(1, some(0, 1), {}, always_free)
     assert (member.state, member.epoch, member.previous_epoch, member.assigned) == (
         MemberState.STABLE,
@@ -50,14 +50,14 @@ def test_a_new_member_gets_what_is_free_at_once() -> None:
     )
 
 
-def test_a_member_waits_for_what_others_have() -> None:
+def test_a_member_waits_for_partitions_that_other_members_have_not_released() -> None:
     member = ConsumerMember("a").reconcile(1, some(0, 1), {}, lambda _, index: index == 1)
     assert (member.state, member.epoch, member.assigned) == (MemberState.UNRELEASED_PARTITIONS, 1, some(1))
     later = member.reconcile(1, some(0, 1), None, always_free)
     assert (later.state, later.assigned) == (MemberState.STABLE, some(0, 1))
 
 
-def test_a_member_gives_up_first_and_stays_in_its_epoch() -> None:
+def test_a_member_keeps_its_epoch_until_it_has_revoked_its_partitions() -> None:
     member = ConsumerMember("a", epoch=3, assigned=some(0, 1))
     revoking = member.reconcile(4, some(1, 2), None, always_free)
     assert (revoking.state, revoking.epoch) == (MemberState.UNREVOKED_PARTITIONS, 3)
@@ -69,18 +69,18 @@ def test_a_member_gives_up_first_and_stays_in_its_epoch() -> None:
     assert not done.revoking
 
 
-def test_a_member_that_has_given_up_already_need_not_be_asked() -> None:
+def test_a_member_that_has_already_revoked_partitions_gets_the_new_epoch_at_once() -> None:
     member = ConsumerMember("a", epoch=3, assigned=some(0, 1)).reconcile(4, some(1), some(1), always_free)
     assert (member.state, member.epoch, member.assigned) == (MemberState.STABLE, 4, some(1))
 
 
-def test_the_target_may_move_while_a_member_gives_up() -> None:
+def test_the_target_assignment_can_change_while_a_member_revokes_partitions() -> None:
     revoking = ConsumerMember("a", epoch=3, assigned=some(0, 1)).reconcile(4, some(1), None, always_free)
     more = revoking.reconcile(6, some(topic=U), some(1), always_free)
     assert (more.state, more.epoch, more.revoking) == (MemberState.UNREVOKED_PARTITIONS, 4, some(1))
 
 
-def test_a_member_in_a_state_of_a_later_kafka_must_come_empty_handed() -> None:
+def test_a_member_in_an_unknown_state_must_rejoin_without_partitions() -> None:
     member = ConsumerMember("a", epoch=3, state=MemberState.UNKNOWN, assigned=some(0))
     with pytest.raises(BrokerError) as refusal:
         member.reconcile(4, some(0), some(0), always_free)

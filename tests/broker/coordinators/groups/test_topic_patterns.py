@@ -57,7 +57,7 @@ def test_subscription_patterns_match_the_names_that_python_matches(pattern: str,
         ("(?P<n>a)", ["a"], ["b"]),
     ],
 )
-def test_examples(pattern: str, matching: list[str], others: list[str]) -> None:
+def test_subscription_patterns_match_the_example_names(pattern: str, matching: list[str], others: list[str]) -> None:
     assert all(matches(pattern, name) for name in matching)
     assert not any(matches(pattern, name) for name in others)
 
@@ -92,7 +92,7 @@ def test_patterns_that_re2_cannot_parse_are_refused(pattern: str) -> None:
     assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
-def test_without_re2_patterns_are_refused_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_google_re2_subscription_patterns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "re2", None)
     with pytest.raises(PatternError, match="lacks the package google-re2"):
         compiled("a")
@@ -154,7 +154,7 @@ async def test_a_quick_pattern_does_not_wait_for_a_slow_one(many: Any) -> None:
 
 
 @pytest.mark.slow
-async def test_topics_that_come_and_go_meanwhile(many: Any) -> None:
+async def test_topics_created_and_deleted_during_matching_are_taken_into_account(many: Any) -> None:
     topics = CurrentTopics(many)
     names = list(many.topics)
     async with trio.open_nursery() as nursery:
@@ -192,7 +192,7 @@ async def test_the_memory_of_patterns_is_bounded(known_topics: Any) -> None:
     assert len(topics._matches) <= REMEMBERED_PATTERNS
 
 
-async def test_the_pattern_that_stopped_the_broker(known_topics: Any) -> None:
+async def test_a_pattern_that_took_minutes_in_an_earlier_engine_is_matched(known_topics: Any) -> None:
     """The pattern `(a?){300}` took an earlier regular expression engine of Gregor minutes."""
     for number in range(1000):
         known_topics.add("a" * 20 + str(number), 1)

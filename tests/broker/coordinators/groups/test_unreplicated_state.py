@@ -40,7 +40,7 @@ async def test_a_commit_is_seen_once_it_is_replicated(bench: Any, autojump_clock
     assert fetch(bench, stable=True) == FetchedOffset(7)
 
 
-async def test_the_first_commit_of_a_group_is_nothing_until_it_is_replicated(
+async def test_the_first_committed_offset_of_a_group_is_invisible_until_it_is_replicated(
     bench: Any, autojump_clock: MockClock
 ) -> None:
     await bench.start()
@@ -59,7 +59,9 @@ async def test_a_commit_that_is_lost_with_its_leader_was_never_seen(bench: Any, 
     assert fetch(bench) == FetchedOffset(5)
 
 
-async def test_a_commit_that_was_forgotten_meanwhile_does_not_come_back(bench: Any, autojump_clock: MockClock) -> None:
+async def test_an_offset_deleted_before_replication_of_its_commit_stays_deleted(
+    bench: Any, autojump_clock: MockClock
+) -> None:
     await bench.start()
     bench.log().cut_off = True
     commit(bench, 5)
@@ -68,7 +70,7 @@ async def test_a_commit_that_was_forgotten_meanwhile_does_not_come_back(bench: A
     assert fetch(bench, stable=True) == FetchedOffset()
 
 
-async def test_of_two_commits_the_later_counts_whichever_was_in_a_transaction(
+async def test_the_later_of_two_commits_counts_even_if_it_was_transactional(
     bench: Any, autojump_clock: MockClock
 ) -> None:
     await bench.start()
@@ -99,7 +101,7 @@ async def test_an_assignment_is_given_out_once_it_is_replicated(bench: Any, auto
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
     ],
 )
-async def test_an_assignment_that_is_not_replicated_is_given_to_nobody(
+async def test_sync_group_fails_if_the_assignment_is_not_replicated(
     bench: Any, autojump_clock: MockClock, code: ErrorCode, told: ErrorCode
 ) -> None:
     await bench.start()
@@ -111,9 +113,7 @@ async def test_an_assignment_that_is_not_replicated_is_given_to_nobody(
     assert bench.state() == "PreparingRebalance"
 
 
-async def test_an_assignment_of_a_generation_that_is_over_is_given_to_nobody(
-    bench: Any, autojump_clock: MockClock
-) -> None:
+async def test_sync_group_returns_no_assignment_of_an_ended_generation(bench: Any, autojump_clock: MockClock) -> None:
     await bench.start()
     joined = await bench.join().wait()
     bench.log().cut_off = True

@@ -64,7 +64,7 @@ def heartbeat(cluster: ClusterOfProcesses, node_id: int) -> int:
     return until(answered)
 
 
-def test_one_broker_looks_after_a_group_and_the_others_say_so(cluster: ClusterOfProcesses) -> None:
+def test_brokers_other_than_the_group_coordinator_answer_not_coordinator(cluster: ClusterOfProcesses) -> None:
     home = coordinator(cluster, 1, "g", GROUP)
     assert {coordinator(cluster, node_id, "g", GROUP) for node_id in cluster.brokers} == {home}
     for node_id in cluster.brokers:

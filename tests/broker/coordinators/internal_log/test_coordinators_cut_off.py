@@ -88,7 +88,7 @@ def fetched(cluster: ClusterOfProcesses, node_id: int, group: str, *, stable: bo
     return ErrorCode(found.error_code), found.committed_offset
 
 
-def test_a_group_coordinator_that_is_cut_off_tells_of_no_commit_that_may_be_lost(
+def test_an_isolated_group_coordinator_returns_only_replicated_offsets(
     cluster: ClusterOfProcesses, network: Network
 ) -> None:
     create(cluster, CONTROLLER, "read", partitions=1, replicas=3)
@@ -164,7 +164,7 @@ def producer(cluster: ClusterOfProcesses) -> RawProducer:
     return RawProducer(cluster)
 
 
-def test_a_transaction_coordinator_whose_followers_are_cut_off_promises_nothing(
+def test_end_txn_is_refused_while_the_coordinators_followers_cannot_fetch(
     cluster: ClusterOfProcesses, network: Network, producer: RawProducer
 ) -> None:
     until(lambda: producer.add(producer.coordinator) == ErrorCode.NONE)
@@ -175,7 +175,7 @@ def test_a_transaction_coordinator_whose_followers_are_cut_off_promises_nothing(
     until(lambda: producer.commit(producer.coordinator) == ErrorCode.NONE)
 
 
-def test_a_coordinator_of_the_past_does_not_take_a_commit_for_the_one_before(
+def test_an_isolated_former_coordinator_refuses_to_end_a_newer_transaction(
     cluster: ClusterOfProcesses, network: Network, producer: RawProducer
 ) -> None:
     old = producer.coordinator
@@ -200,7 +200,7 @@ def stable_offset(cluster: ClusterOfProcesses, node_id: int, topic: str, partiti
         return int(wire.ask(ApiKey.LIST_OFFSETS, 5, request).topics[0].partitions[0].offset)
 
 
-async def test_a_leader_that_takes_no_markers_holds_back_no_others(
+async def test_a_leader_that_stalls_transaction_markers_does_not_delay_other_leaders(
     cluster: ClusterOfProcesses, network: Network
 ) -> None:
     create(cluster, CONTROLLER, "first", on=[2])

@@ -84,7 +84,7 @@ async def test_markers_queued_during_a_request_go_in_one_next_request(autojump_c
         assert scene.told == {1: {PARTITION}, 2: {PARTITION}, 3: {PARTITION}, 4: set(), 5: {PARTITION}}
 
 
-async def test_markers_without_an_answer_settle_no_partition(autojump_clock: MockClock) -> None:
+async def test_markers_of_a_failed_request_are_reported_as_written_to_no_partition(autojump_clock: MockClock) -> None:
     async with trio.open_nursery() as nursery:
         scene = Scene(nursery)
         await scene.write(1, 2)

@@ -52,7 +52,7 @@ def test_replicated_writes_need_not_wait() -> None:
     assert replication(Led(copied=3)) is None
 
 
-def test_an_answer_waits_for_the_present_end_of_each_partition() -> None:
+def test_an_answer_waits_for_replication_up_to_the_end_offset_of_each_partition() -> None:
     first, second = Led(), Led()
     pending = replication(first, Led(copied=3), second)
     assert pending is not None
@@ -99,7 +99,7 @@ class Topics:
         return self.here.get(index)
 
 
-def test_the_partitions_of_keys() -> None:
+def test_internal_keys_are_mapped_to_the_partitions_led_by_this_broker() -> None:
     topics = Topics()
     # Java's hash of a string of one character is its code.
     keys = [InternalKey("internal", chr(64 + index)) for index in (0, 1, 2, 4)]

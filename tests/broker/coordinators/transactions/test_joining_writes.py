@@ -50,7 +50,7 @@ async def join(coordinator: Coordinator) -> None:
     await join_transaction(cast(Services, coordinator), partition, "tx", PRODUCER, TransactionSupport.V2)
 
 
-async def test_a_write_waits_until_the_coordinators_followers_know_its_partition(autojump_clock: MockClock) -> None:
+async def test_a_transactional_write_waits_until_its_added_partition_is_replicated(autojump_clock: MockClock) -> None:
     coordinator = Coordinator()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(join, coordinator)
@@ -59,7 +59,7 @@ async def test_a_write_waits_until_the_coordinators_followers_know_its_partition
         coordinator.copied.complete(ErrorCode.NONE)
 
 
-async def test_a_write_is_refused_whose_transaction_may_not_last(autojump_clock: MockClock) -> None:
+async def test_a_write_is_refused_if_its_transaction_state_is_not_replicated(autojump_clock: MockClock) -> None:
     coordinator = Coordinator()
     coordinator.copied.complete(ErrorCode.REQUEST_TIMED_OUT)
     with pytest.raises(BrokerError) as told:

@@ -273,20 +273,20 @@ def survive(directory: Path, step: Step, *, is_v2: bool, torn: bool, commit: boo
 
 
 @pytest.mark.parametrize("name", STEPS_V1)
-def test_a_commit_survives_the_death_after(tmp_path: Path, name: str) -> None:
+def test_a_commit_survives_a_kill_after_each_step(tmp_path: Path, name: str) -> None:
     survive(tmp_path, STEPS_V1[name], is_v2=False, torn=False, commit=True)
 
 
 @pytest.mark.parametrize("name", ["the producer's epoch", "partitions added", "the first data", *ENDING])
-def test_a_commit_survives_a_torn(tmp_path: Path, name: str) -> None:
+def test_a_commit_survives_a_torn_append(tmp_path: Path, name: str) -> None:
     survive(tmp_path, STEPS_V1[name], is_v2=False, torn=True, commit=True)
 
 
 @pytest.mark.parametrize("name", ENDING)
-def test_an_abort_survives_the_death_after(tmp_path: Path, name: str) -> None:
+def test_an_abort_survives_a_kill_after_each_step_of_its_end(tmp_path: Path, name: str) -> None:
     survive(tmp_path, STEPS_V1[name], is_v2=False, torn=False, commit=False)
 
 
 @pytest.mark.parametrize("name", STEPS_V2)
-def test_a_commit_of_v2_survives_the_death_after(tmp_path: Path, name: str) -> None:
+def test_a_commit_of_transactions_v2_survives_a_kill_after_each_step(tmp_path: Path, name: str) -> None:
     survive(tmp_path, STEPS_V2[name], is_v2=True, torn=False, commit=True)

@@ -83,14 +83,16 @@ async def test_group_offsets_count_once_their_marker_is_replicated(scene: Scene,
     assert scene.ended == [(0, 7, True)]
 
 
-async def test_a_marker_of_a_former_leader_epoch_is_lost(scene: Scene, autojump_clock: MockClock) -> None:
+async def test_a_marker_of_a_former_leader_epoch_is_not_leader_or_follower(
+    scene: Scene, autojump_clock: MockClock
+) -> None:
     written = scene.markers.write_all([commit_in(LAGS)], 5)
     scene.lose_and_lead_again()
     assert written.result() == [{LAGS: ErrorCode.NOT_LEADER_OR_FOLLOWER}]
     assert scene.ended == []
 
 
-async def test_each_partition_is_answered_for_itself(scene: Scene, autojump_clock: MockClock) -> None:
+async def test_markers_of_each_partition_have_their_own_error_code(scene: Scene, autojump_clock: MockClock) -> None:
     """One marker that is not replicated must not fail the other markers of the same request."""
     written = scene.markers.write_all([commit_in(HERE, LAGS, NOWHERE), commit_in(HERE, producer_id=8)], 5)
     scene.offsets.give_up_late(trio.current_time() + 4)

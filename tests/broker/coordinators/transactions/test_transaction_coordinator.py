@@ -14,7 +14,7 @@ from tests.broker.coordinators.transactions.house import House, refused
 A, B = TopicPartition("a", 0), TopicPartition("b", 3)
 
 
-def test_a_new_session_has_the_same_id_and_the_next_epoch(house: House) -> None:
+def test_init_producer_id_returns_the_same_producer_id_and_the_next_epoch(house: House) -> None:
     assert house.init() == (101, 0)
     assert house.init() == (101, 1)
 
@@ -47,7 +47,7 @@ def test_a_coordinator_that_may_be_replaced_writes_a_record_for_unchanged_state_
     assert house.journal.records[-1].value == house.journal.records[-2].value
 
 
-def test_a_new_session_aborts_what_was_open_under_an_epoch_nobody_has(house: House) -> None:
+def test_init_producer_id_aborts_an_open_transaction_with_a_bumped_epoch(house: House) -> None:
     old = house.init()
     house.coordinator.add_partitions("tx", old, [A])
     with refused(ErrorCode.CONCURRENT_TRANSACTIONS):
@@ -70,7 +70,7 @@ def test_a_prepared_transaction_is_completed_after_a_crash(house: House, broken:
     assert {partition for partition, _, commit in house.journal.markers if commit} == {A, B}
 
 
-def test_while_markers_are_missing_nothing_else_may_begin(house: House) -> None:
+def test_until_all_markers_are_written_no_new_transaction_can_begin(house: House) -> None:
     producer = house.init()
     house.coordinator.add_partitions("tx", producer, [A])
     house.journal.broken = {A}
@@ -116,7 +116,7 @@ def test_used_up_epochs_lead_to_a_new_producer_id(house: House) -> None:
     assert house.init(last) == (102, 0)
 
 
-def test_unused_ids_are_forgotten_and_stay_forgotten(house: House) -> None:
+def test_expired_transactional_ids_stay_deleted_after_a_restart(house: House) -> None:
     house.init()
     house.clock.advance(CoordinatorSettings().expiration_ms)
     house.coordinator.forget_expired()
@@ -136,7 +136,7 @@ def test_time_outs_have_limits(house: House, timeout_ms: int, good: bool) -> Non
             house.coordinator.init_producer_id("t", timeout_ms, None)
 
 
-def test_a_transaction_survives_its_record() -> None:
+def test_a_transaction_is_read_back_from_its_record() -> None:
     transaction = Transaction(
         transactional_id="tx",
         producer_id=7,

@@ -27,7 +27,7 @@ def begun(house: House) -> ProducerIdentity:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_the_end_gives_the_next_epoch_and_its_markers_carry_it(house: House, commit: bool) -> None:
+def test_end_txn_v5_returns_the_next_epoch_and_writes_markers_with_it(house: House, commit: bool) -> None:
     producer = begun(house)
     following = house.coordinator.end_v2("tx", producer, commit=commit)
     assert following == (producer.producer_id, producer.epoch + 1)
@@ -68,7 +68,9 @@ def test_a_producer_that_added_nothing_may_abort_but_not_commit(house: House) ->
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_while_markers_are_missing_the_retry_waits_and_then_gets_its_answer(house: House, restarts: bool) -> None:
+def test_an_end_txn_retry_is_concurrent_transactions_until_all_markers_are_written(
+    house: House, restarts: bool
+) -> None:
     producer = begun(house)
     house.journal.broken = {A}
     following = house.coordinator.end_v2("tx", producer, commit=True)
@@ -101,7 +103,7 @@ def test_used_up_epochs_lead_to_a_new_producer_id_at_the_end_of_a_transaction(ho
     house.coordinator.add_partitions("tx", following, [A], is_v2=True)
 
 
-def test_a_transaction_that_timed_out_was_not_ended_by_its_producer(house: House) -> None:
+def test_end_txn_of_a_timed_out_transaction_is_producer_fenced(house: House) -> None:
     producer = begun(house)
     house.clock.advance(60_001)
     house.coordinator.abort_timed_out()

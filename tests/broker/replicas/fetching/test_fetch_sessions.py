@@ -51,14 +51,14 @@ def opened(cache: FetchSessionCache, *wanted: tuple[str, int, int], now_ms: floa
     return session_id
 
 
-def test_without_a_session_everything_is_answered_and_nothing_is_kept() -> None:
+def test_a_sessionless_fetch_returns_all_partitions_and_opens_no_session() -> None:
     cache = FetchSessionCache(10)
     context = cache.context(request(("t", 0, 0), epoch=FINAL_EPOCH), NAMES, 0)
     session_id, answers = context.select(answer(context))
     assert (session_id, indexes(answers), len(cache)) == (NO_SESSION, [0], 0)
 
 
-def test_a_quiet_partition_is_left_out_and_speaks_up_when_its_high_watermark_moves() -> None:
+def test_an_unchanged_partition_is_omitted_until_its_high_watermark_moves() -> None:
     cache = FetchSessionCache(10)
     session = opened(cache, ("t", 0, 5), ("t", 1, 5))
     quiet = cache.context(request(session=session, epoch=1), NAMES, 0)
@@ -67,7 +67,7 @@ def test_a_quiet_partition_is_left_out_and_speaks_up_when_its_high_watermark_mov
     assert indexes(moved.select(answer(moved, high_watermark=6))[1]) == [0, 1]
 
 
-def test_records_and_errors_are_always_news() -> None:
+def test_partitions_with_records_or_errors_are_always_returned() -> None:
     cache = FetchSessionCache(10)
     session = opened(cache, ("t", 0, 0))
     for epoch, news in ((1, {"records": b"x"}), (2, {"records": b"x"}), (3, {"error": 3}), (4, {"error": 3})):
@@ -75,7 +75,7 @@ def test_records_and_errors_are_always_news() -> None:
         assert indexes(context.select(answer(context, **news))[1]) == [0]
 
 
-def test_the_end_of_an_error_is_news() -> None:
+def test_a_partition_whose_error_has_ended_is_returned() -> None:
     cache = FetchSessionCache(10)
     session = opened(cache, ("t", 0, 0))
     failing = cache.context(request(session=session, epoch=1), NAMES, 0)
@@ -150,7 +150,7 @@ def test_a_session_without_partitions_ends() -> None:
     assert len(cache) == 0
 
 
-def test_no_slots_no_sessions() -> None:
+def test_a_cache_without_slots_opens_no_sessions() -> None:
     assert opened(FetchSessionCache(0), ("t", 0, 0)) == NO_SESSION
 
 

@@ -66,12 +66,12 @@ def test_the_selected_replica_is_the_one_in_the_rack_with_the_largest_end_offset
     assert nearest(partition, "north") == 4
 
 
-def test_of_equals_the_higher_number(partition: Partition) -> None:
+def test_with_equal_end_offsets_the_replica_with_the_higher_broker_id_is_selected(partition: Partition) -> None:
     hold(partition, b2=8, b3=8)
     assert nearest(partition, "east") == 3
 
 
-def test_a_leader_in_the_rack_and_an_unknown_rack_mean_the_leader(partition: Partition) -> None:
+def test_the_leader_is_selected_if_it_is_in_the_rack_or_the_rack_is_unknown(partition: Partition) -> None:
     hold(partition, b2=8, b3=8, b4=8)
     assert nearest(partition, "west") is None
     assert nearest(partition, "south") is None
@@ -93,7 +93,7 @@ def test_replicas_out_of_sync_or_in_other_racks_are_not_selected(partition: Part
     assert nearest(partition, "east", listener="INTERNAL") is None
 
 
-def test_a_follower_sends_nobody_away(partition: Partition) -> None:
+def test_a_follower_selects_no_preferred_read_replica(partition: Partition) -> None:
     hold(partition, b2=8)
     partition.become_follower(PartitionState(0, 2, 2, [*RACKS], [*RACKS]))
     assert nearest(partition, "east") is None

@@ -74,7 +74,7 @@ async def delayed(nursery: trio.Nursery, autojump_clock: MockClock) -> Delayed:
     return delayed
 
 
-async def test_case_a_enough_bytes_over_all_partitions(delayed: Delayed) -> None:
+async def test_case_a_appended_bytes_complete_a_delayed_fetch(delayed: Delayed) -> None:
     first, second = delayed.fetch.watched
     delayed.fetch.outcome = "answer"
     first.waiters[0].appended(60)
@@ -87,7 +87,7 @@ async def test_case_a_enough_bytes_over_all_partitions(delayed: Delayed) -> None
     delayed.assert_left_nothing()
 
 
-async def test_case_b_a_partition_changed(delayed: Delayed) -> None:
+async def test_case_b_a_changed_partition_completes_a_delayed_fetch(delayed: Delayed) -> None:
     delayed.fetch.outcome = "answer"
     delayed.fetch.watched[1].waiters[0].changed()
     await wait_all_tasks_blocked()
@@ -108,7 +108,7 @@ async def test_a_delayed_fetch_waits_again_if_there_are_too_few_bytes(delayed: D
     delayed.assert_left_nothing()
 
 
-async def test_an_attempt_that_fails_ends_it(delayed: Delayed) -> None:
+async def test_an_exception_in_an_attempt_ends_the_delayed_fetch(delayed: Delayed) -> None:
     delayed.fetch.outcome = ValueError("a bug")
     delayed.fetch.watched[0].waiters[0].changed()
     await wait_all_tasks_blocked()
@@ -117,7 +117,7 @@ async def test_an_attempt_that_fails_ends_it(delayed: Delayed) -> None:
     delayed.assert_left_nothing()
 
 
-async def test_case_c_deadline(delayed: Delayed, autojump_clock: MockClock) -> None:
+async def test_case_c_the_deadline_completes_a_delayed_fetch(delayed: Delayed, autojump_clock: MockClock) -> None:
     autojump_clock.jump(29.9)
     await wait_all_tasks_blocked()
     assert not delayed.pending.is_complete
@@ -127,7 +127,7 @@ async def test_case_c_deadline(delayed: Delayed, autojump_clock: MockClock) -> N
     delayed.assert_left_nothing()
 
 
-async def test_case_d_the_client_disconnects(delayed: Delayed) -> None:
+async def test_case_d_a_client_that_disconnects_cancels_its_delayed_fetch(delayed: Delayed) -> None:
     assert delayed.pending.ends_with_client
     delayed.fetch.watched[0].waiters[0].changed()
     delayed.pending.cancel()
@@ -136,7 +136,7 @@ async def test_case_d_the_client_disconnects(delayed: Delayed) -> None:
     assert not delayed.fetch.attempts
 
 
-async def test_case_e_the_broker_stops(delayed: Delayed) -> None:
+async def test_case_e_a_stopping_broker_completes_its_delayed_fetches(delayed: Delayed) -> None:
     delayed.purgatory.stop()
     assert delayed.pending.result() == "last"
     delayed.assert_left_nothing()

@@ -134,7 +134,9 @@ def receipt_times(cluster: ClusterOfProcesses, node_id: int, topic: str) -> dict
     return found
 
 
-def test_deleted_records_go_everywhere_and_who_was_away_begins_behind_them(cluster: ClusterOfProcesses) -> None:
+def test_delete_records_advances_the_log_start_of_all_replicas_even_after_a_restart(
+    cluster: ClusterOfProcesses,
+) -> None:
     create(cluster, 1, "short", partitions=1, replicas=3)
     write(cluster, "short", 20)
     wait_for_equal_copies(cluster, "short")
@@ -199,7 +201,7 @@ def test_consumers_since_version_11_may_read_from_followers(cluster: ClusterOfPr
         until(has_records)
 
 
-def test_a_refusal_says_who_leads(cluster: ClusterOfProcesses) -> None:
+def test_not_leader_or_follower_names_the_current_leader(cluster: ClusterOfProcesses) -> None:
     create(cluster, 1, "hinted", partitions=1, replicas=1)
     leader = leader_of(cluster, "hinted")
     topic_id = cluster.metadata(1, "hinted").topics[0].topic_id

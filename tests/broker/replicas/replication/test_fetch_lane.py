@@ -27,7 +27,7 @@ async def ask(lane: FetchLane, address: Address, timeout_s: float = PATIENCE_S) 
     return await lane.ask(address, FetchRequest(), FetchResponse, version=VERSION, timeout_s=timeout_s)
 
 
-async def test_one_connection_for_all_requests(nursery: trio.Nursery) -> None:
+async def test_a_fetch_lane_uses_one_connection_for_all_requests(nursery: trio.Nursery) -> None:
     async def leader(stream: trio.SocketStream, frame: bytes) -> None:
         data = answer_to(frame, 9)
         await stream.send_all(data[:7])
@@ -59,7 +59,7 @@ async def answer_nonsense(stream: trio.SocketStream, frame: bytes) -> None:
 
 
 @pytest.mark.parametrize("leader", [hang_up, keep_silent, answer_another, answer_nonsense])
-async def test_after_trouble_the_next_request_has_a_connection_of_its_own(
+async def test_after_a_network_exception_the_next_request_opens_a_new_connection(
     nursery: trio.Nursery, leader: OnRequest
 ) -> None:
     address, connections = await listening(nursery, leader)
@@ -72,7 +72,7 @@ async def test_after_trouble_the_next_request_has_a_connection_of_its_own(
     nursery.cancel_scope.cancel()
 
 
-async def test_a_wait_that_is_given_up_ends_the_connection(nursery: trio.Nursery) -> None:
+async def test_a_cancelled_request_closes_the_connection(nursery: trio.Nursery) -> None:
     patience: list[trio.CancelScope] = []
 
     async def try_patience(stream: trio.SocketStream, frame: bytes) -> None:

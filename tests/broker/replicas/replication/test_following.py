@@ -55,14 +55,14 @@ def test_truncation_offsets_of_a_follower(epochs: list[int], told: tuple[int, in
     assert truncation_offset(log, EpochEndOffset(epoch=told[0], end_offset=told[1])) == cut_at
 
 
-def test_a_log_is_cut_before_anything_is_taken() -> None:
+def test_a_diverging_epoch_truncates_the_followers_log() -> None:
     followed = following(a_log(1, 1, 1))
     data = PartitionData(diverging_epoch=EpochEndOffset(epoch=1, end_offset=1), high_watermark=1, records=b"")
     assert followed.take(data, 3) is Outcome.GO_ON
     assert followed.log.log_end_offset == 1
 
 
-def test_records_high_watermark_and_log_start_are_the_leaders() -> None:
+def test_a_follower_takes_records_high_watermark_and_log_start_from_the_leader() -> None:
     leader, followed = a_log(1, 1, 2), following(a_log(1))
     data = PartitionData(high_watermark=2, log_start_offset=1, records=bytes_of(leader, 1))
     assert followed.take(data, 1) is Outcome.GO_ON
@@ -90,7 +90,7 @@ def test_an_answer_that_comes_too_late_changes_nothing() -> None:
         (ErrorCode.FENCED_LEADER_EPOCH, Outcome.WAIT),
     ],
 )
-def test_refusals(code: ErrorCode, outcome: Outcome) -> None:
+def test_error_codes_of_the_leader_determine_the_outcome_of_a_fetch(code: ErrorCode, outcome: Outcome) -> None:
     assert following(a_log(1)).take(PartitionData(error_code=code), 1) is outcome
 
 
@@ -102,7 +102,7 @@ def test_damaged_records_are_not_taken() -> None:
     assert followed.log.log_end_offset == 1
 
 
-def test_a_follower_below_the_leaders_log_start_begins_anew_there() -> None:
+def test_a_follower_below_the_leaders_log_start_resets_its_log_to_that_offset() -> None:
     followed = following(a_log(1))
     followed.continue_within(leader_start_offset=7, leader_end_offset=20)
     assert (followed.log.log_start_offset, followed.log.log_end_offset) == (7, 7)
@@ -126,7 +126,7 @@ def test_a_batch_in_which_the_leaders_log_begins_is_taken_whole() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_records_that_do_not_tell_their_epochs_get_the_leaders(magic: int) -> None:
+def test_records_of_old_formats_get_the_leader_epochs_of_the_leader(magic: int) -> None:
     leader, followed = a_log(1, 1, 4, 4, 6, magic=magic), following(a_log())
     records = bytes_of(leader)
     assert followed.lacks_epochs(records)
@@ -138,7 +138,7 @@ def test_records_that_do_not_tell_their_epochs_get_the_leaders(magic: int) -> No
     assert read_all(followed.log) == read_all(leader)
 
 
-def test_a_tail_that_tells_no_epoch_is_not_believed() -> None:
+def test_unreplicated_records_without_a_leader_epoch_are_truncated() -> None:
     log = a_log(-1, -1, magic=1)
     log.advance_high_watermark(1)
     followed = following(log)

@@ -60,7 +60,7 @@ class Led:
         self.partition.follower_fetched(node_id, offset, log_start_offset=log_start_offset, broker_epoch=broker_epoch)
 
 
-def test_the_high_watermark_is_the_least_that_the_in_sync_replicas_hold() -> None:
+def test_the_high_watermark_is_the_smallest_end_offset_of_the_isr() -> None:
     led = Led([LEADER, SECOND, THIRD])
     led.append(10)
     led.fetched(SECOND, 10)
@@ -73,7 +73,7 @@ def test_the_high_watermark_is_the_least_that_the_in_sync_replicas_hold() -> Non
     assert led.log.high_watermark == 10
 
 
-def test_a_follower_idles_that_is_in_sync_and_has_what_is_all_replicated() -> None:
+def test_a_follower_is_idle_if_it_is_in_sync_and_all_records_are_replicated() -> None:
     led = Led([LEADER, SECOND, THIRD])
     led.append(3)
     idles = functools.partial(led.leadership.idles, SECOND, log_start_offset=0, broker_epoch=9)
@@ -93,14 +93,14 @@ def test_a_follower_idles_that_is_in_sync_and_has_what_is_all_replicated() -> No
     assert wish.node_ids == (LEADER, SECOND), "an idle follower stays in sync"
 
 
-def test_a_follower_out_of_sync_does_not_idle() -> None:
+def test_a_follower_that_is_not_in_sync_is_not_idle() -> None:
     led = Led([LEADER, THIRD])
     led.fetched(SECOND, 0)
     led.fetched(THIRD, 0)
     assert not led.leadership.idles(SECOND, 0, log_start_offset=0, broker_epoch=9)
 
 
-def test_a_leader_without_followers_in_sync_goes_by_itself() -> None:
+def test_a_leader_that_is_alone_in_the_isr_advances_the_high_watermark_itself() -> None:
     led = Led([LEADER])
     led.append(3)
     assert led.log.high_watermark == 3
@@ -115,12 +115,12 @@ def test_acks_all_is_refused_below_min_insync_replicas() -> None:
     assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
-def test_min_insync_replicas_asks_for_no_more_than_there_are() -> None:
+def test_min_insync_replicas_is_limited_by_the_number_of_replicas() -> None:
     led = Led([LEADER, SECOND, THIRD], min_isr=7)
     led.partition.check_in_sync()
 
 
-def test_a_follower_that_has_caught_up_is_wished_to_be_in_sync_and_counts_from_then_on() -> None:
+def test_a_follower_that_has_caught_up_is_proposed_for_the_isr_and_counts_from_then_on() -> None:
     led = Led([LEADER, SECOND])
     led.append(5)
     led.fetched(SECOND, 5)
@@ -161,7 +161,7 @@ def test_the_high_watermark_does_not_wait_for_a_replica_that_may_not_join_the_is
     assert led.log.high_watermark == 3
 
 
-def test_a_dead_follower_is_neither_waited_for_nor_wished_for() -> None:
+def test_a_dead_follower_is_not_proposed_for_the_isr_nor_waited_for() -> None:
     led = Led([LEADER])
     led.dead.add(THIRD)
     led.append(2)
@@ -171,7 +171,7 @@ def test_a_dead_follower_is_neither_waited_for_nor_wished_for() -> None:
     assert led.log.high_watermark == 3
 
 
-def test_a_follower_must_hold_what_there_was_when_the_epoch_began() -> None:
+def test_a_follower_joins_the_isr_only_after_it_has_reached_the_epoch_start_offset() -> None:
     led = Led([LEADER, SECOND, THIRD])
     led.append(4)
     led.partition.become_leader(
@@ -184,7 +184,7 @@ def test_a_follower_must_hold_what_there_was_when_the_epoch_began() -> None:
     assert [wish.node_ids for wish in led.wishes] == [(LEADER, SECOND, THIRD)]
 
 
-def test_laggards_are_left_out_once_they_have_lagged_for_long() -> None:
+def test_a_follower_that_lags_longer_than_the_maximum_is_removed_from_the_isr() -> None:
     led = Led([LEADER, SECOND, THIRD])
     led.append(5)
     led.fetched(SECOND, 5)
@@ -200,7 +200,7 @@ def test_laggards_are_left_out_once_they_have_lagged_for_long() -> None:
     assert led.log.high_watermark == 5
 
 
-def test_a_follower_that_keeps_fetching_what_was_the_end_does_not_lag() -> None:
+def test_a_follower_that_fetches_up_to_the_previous_end_offset_does_not_lag() -> None:
     led = Led([LEADER, SECOND, THIRD])
     for _ in range(4):
         led.append(1)
@@ -212,7 +212,7 @@ def test_a_follower_that_keeps_fetching_what_was_the_end_does_not_lag() -> None:
     assert led.wishes == []
 
 
-def test_news_of_the_controller_that_is_older_changes_nothing() -> None:
+def test_an_older_partition_epoch_does_not_change_the_isr() -> None:
     led = Led([LEADER, SECOND, THIRD])
     led.state.partition_epoch, led.state.isr = 4, [LEADER, SECOND]
     led.partition.become_leader(led.state, led.rules)
@@ -262,7 +262,7 @@ async def test_waiting_ends_with_the_leadership() -> None:
         led.append()
 
 
-async def test_waiting_ends_in_time(autojump_clock: trio.testing.MockClock) -> None:
+async def test_waiting_for_replication_ends_at_the_timeout(autojump_clock: trio.testing.MockClock) -> None:
     led = Led([LEADER, SECOND])
     told: list[tuple[str, ErrorCode]] = []
 
@@ -284,7 +284,7 @@ async def test_waiting_ends_in_time(autojump_clock: trio.testing.MockClock) -> N
     ]
 
 
-async def test_replicated_to_too_few_in_the_end() -> None:
+async def test_replication_to_a_shrunken_isr_is_not_enough_replicas_after_append() -> None:
     led = Led([LEADER, SECOND], min_isr=2)
     offset = led.append()
     led.fetched(SECOND, offset + 1)
@@ -293,7 +293,9 @@ async def test_replicated_to_too_few_in_the_end() -> None:
     assert led.partition.replicated(offset, 1).result() is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
-async def test_deleted_records_are_gone_everywhere(autojump_clock: trio.testing.MockClock) -> None:
+async def test_deletion_of_records_waits_for_the_log_start_of_all_live_replicas(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     led = Led([LEADER, SECOND])
     led.append(5)
     led.dead.add(THIRD)
@@ -310,7 +312,7 @@ async def test_deleted_records_are_gone_everywhere(autojump_clock: trio.testing.
     assert lost.result() is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_granted_changes_of_the_in_sync_set_are_counted_however_the_leader_learns_of_them() -> None:
+def test_isr_shrinks_and_expands_are_counted_however_the_leader_learns_of_them() -> None:
     led = Led([LEADER, SECOND, THIRD])
     led.append(1)
     led.clock.advance(MAX_LAG_MS + 1)

@@ -128,7 +128,7 @@ def test_in_sync_replicas_are_not_throttled(cluster: ClusterOfProcesses) -> None
     assert replicas_of(cluster, "moved") == ([2, 3], [2, 3])
 
 
-def test_a_move_is_taken_back_in_the_middle(cluster: ClusterOfProcesses) -> None:
+def test_a_reassignment_can_be_cancelled_while_it_is_copying(cluster: ClusterOfProcesses) -> None:
     throttle(cluster, "leader", "*")
     assert reassign(cluster, [3]) == 0
     until(lambda: 0 < copied_bytes(cluster, 3) < copied_bytes(cluster, 2))

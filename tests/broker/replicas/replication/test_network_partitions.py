@@ -121,7 +121,7 @@ def wait_until_alike(cluster: ClusterOfProcesses, topic: str) -> bytes:
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_a_leader_that_is_cut_off_acknowledges_nothing(
+def test_an_isolated_leader_acknowledges_no_record_with_acks_all(
     cluster: ClusterOfProcesses, network: Network, action: str
 ) -> None:
     topic = f"cut-leader-{action}"
@@ -156,7 +156,7 @@ def test_a_leader_that_is_cut_off_acknowledges_nothing(
 
 
 @pytest.mark.parametrize("healer", [1, 3])
-def test_a_broker_is_cut_off_and_the_cut_healed_from_either_side(
+def test_the_isolation_of_a_broker_can_be_cleared_on_either_side(
     cluster: ClusterOfProcesses, network: Network, healer: int
 ) -> None:
     words = ["isolate=3", "stall", "from=300ms"]
@@ -166,7 +166,9 @@ def test_a_broker_is_cut_off_and_the_cut_healed_from_either_side(
     until(lambda: cluster.brokers_seen_by(2) == EVERYBODY)
 
 
-def test_the_controller_refuses_wishes_of_leaders_of_the_past(cluster: ClusterOfProcesses, network: Network) -> None:
+def test_the_controller_refuses_alter_partition_of_a_former_leader(
+    cluster: ClusterOfProcesses, network: Network
+) -> None:
     create(cluster, 1, "fenced", on=[3, 1, 2])
     old = partition(cluster, 1, "fenced")
     network.isolate(3, "stall")
@@ -199,7 +201,9 @@ def test_without_their_controller_leaders_and_followers_go_on(
     assert b"in vain" not in records
 
 
-def test_with_too_few_in_sync_nobody_acknowledges(cluster: ClusterOfProcesses, network: Network) -> None:
+def test_below_min_insync_replicas_no_acks_all_write_is_acknowledged(
+    cluster: ClusterOfProcesses, network: Network
+) -> None:
     create(cluster, 1, "two-at-least", on=[2, 1, 3], configs={"min.insync.replicas": "2"})
     network.cut((ALL, "isolate=2 stall"), (ALL, "isolate=3 disconnect"))
     until(lambda: partition(cluster, 1, "two-at-least").isr_nodes == [1])
@@ -212,7 +216,9 @@ def test_with_too_few_in_sync_nobody_acknowledges(cluster: ClusterOfProcesses, n
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_two_brokers_that_miss_each_other_only(cluster: ClusterOfProcesses, network: Network, action: str) -> None:
+def test_a_follower_disconnected_only_from_its_leader_is_removed_from_the_isr(
+    cluster: ClusterOfProcesses, network: Network, action: str
+) -> None:
     topic = f"parted-{action}"
     create(cluster, 1, topic, on=[2, 3, 1])
     network.part(2, 3, action)
@@ -225,7 +231,9 @@ def test_two_brokers_that_miss_each_other_only(cluster: ClusterOfProcesses, netw
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_a_broker_that_is_heard_but_hears_nothing(cluster: ClusterOfProcesses, network: Network, action: str) -> None:
+def test_a_leader_that_followers_cannot_reach_shrinks_the_isr_to_itself(
+    cluster: ClusterOfProcesses, network: Network, action: str
+) -> None:
     """Its followers' fetches do not reach it, its heartbeats reach the controller."""
     topic = f"deaf-{action}"
     create(cluster, 1, topic, on=[3, 1, 2])
@@ -238,7 +246,7 @@ def test_a_broker_that_is_heard_but_hears_nothing(cluster: ClusterOfProcesses, n
     assert b"alone" in wait_until_alike(cluster, topic)
 
 
-def test_a_change_that_was_granted_and_never_heard_of_acknowledges_nothing(
+def test_an_isr_change_whose_answer_is_lost_acknowledges_no_records(
     cluster: ClusterOfProcesses, network: Network
 ) -> None:
     create(cluster, 1, "unheard", on=[3, 1, 2])

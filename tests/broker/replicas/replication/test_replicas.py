@@ -93,7 +93,7 @@ def test_no_replica_leads_before_the_metadata_has_caught_up(broker: Broker) -> N
     assert broker.noted.told == ["elected t 0"]
 
 
-def test_leadership_comes_and_goes(broker: Broker) -> None:
+def test_a_replica_becomes_leader_and_follower_as_the_metadata_changes(broker: Broker) -> None:
     broker.replicas.take_roles()
     topic = broker.add("t", OTHER, [OTHER, ME])
     partition = broker.partitions.get("t", 0)
@@ -107,7 +107,7 @@ def test_leadership_comes_and_goes(broker: Broker) -> None:
     assert broker.noted.told == ["elected t 1", "resigned t"]
 
 
-def test_the_only_replica_leads_alone_and_may_get_company(broker: Broker) -> None:
+def test_a_single_replica_leads_and_followers_can_be_added_and_removed(broker: Broker) -> None:
     broker.replicas.take_roles()
     topic = broker.add("t", ME, [ME])
     partition = broker.partitions.get("t", 0)
@@ -143,7 +143,7 @@ def test_records_of_an_older_topic_of_that_name_do_not_count(tmp_path: Path) -> 
     broker.logs.close()
 
 
-def test_a_log_that_was_made_without_its_id_gets_it(tmp_path: Path) -> None:
+def test_a_log_without_a_topic_id_gets_the_topic_id(tmp_path: Path) -> None:
     """The broker was killed while it created the log: leaders cannot identify the topic of a fetch without an id."""
     broker = Broker(tmp_path)
     append(broker.logs.create("t", 0), b"kept")

@@ -69,7 +69,7 @@ def test_a_throttled_replica_waits_until_its_rate_is_below_the_limit(
     assert not throttle.must_wait("t", 0)
 
 
-def test_a_rate_is_that_of_the_time_since_it_was_begun() -> None:
+def test_a_rate_is_measured_since_its_start_and_over_at_least_one_sample() -> None:
     """As in Kafka's SimpleRate, the rate is that over at least one sample, not over the whole window."""
     rate = RecentRate(Window(11, 1000))
     rate.record(1500, 0)
@@ -85,7 +85,9 @@ def throttles(tmp_path: Path, clock: ManualClock) -> tuple[ReplicationThrottles,
     return ReplicationThrottles(metadata.config, metadata, clock.now_ms), metadata
 
 
-def test_configurations_count_as_they_change(throttles: tuple[ReplicationThrottles, MetadataStore]) -> None:
+def test_throttle_configuration_changes_take_effect_at_run_time(
+    throttles: tuple[ReplicationThrottles, MetadataStore],
+) -> None:
     both, metadata = throttles
     known = topic("t", "*")
     metadata.state.topics["t"] = known
