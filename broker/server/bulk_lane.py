@@ -35,7 +35,7 @@ class BulkLane:
         self._settings = settings
         self._waiting = array("q", [0])
         """The number of answers that wait for a thread, where compiled loops can read it."""
-        self._rides: deque[_Ride] = deque()
+        self._queue: deque[_QueuedAnswer] = deque()
         self._changed = threading.Condition()
         self._thread_count = 0
         self._idle_count = 0
@@ -51,8 +51,8 @@ class BulkLane:
         A task that is cancelled waits until its thread has let go of the answer, which takes one chunk at most.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        ride = _Ride(answer, trio.lowlevel.current_task(), trio.lowlevel.current_trio_token())
-        self._begin(ride)
+        queued = _QueuedAnswer(answer, trio.lowlevel.current_task(), trio.lowlevel.current_trio_token())
+        self._begin(queued)
 
         def abort(_: object) -> trio.lowlevel.Abort:
             answer.cancel()
@@ -60,9 +60,9 @@ class BulkLane:
 
         await trio.lowlevel.wait_task_rescheduled(abort)
         await trio.lowlevel.checkpoint_if_cancelled()
-        if ride.failure is not None:
-            raise ride.failure
-        return BulkStop(ride.stop)
+        if queued.failure is not None:
+            raise queued.failure
+        return BulkStop(queued.stop)
 
     def close(self) -> None:
         """End the threads when the answers that they have are sent; do not wait for them."""
@@ -70,11 +70,11 @@ class BulkLane:
             self._is_closed = True
             self._changed.notify_all()
 
-    def _begin(self, ride: _Ride) -> None:
+    def _begin(self, queued: _QueuedAnswer) -> None:
         with self._changed:
-            self._rides.append(ride)
-            self._waiting[0] = len(self._rides)
-            if self._idle_count >= len(self._rides):
+            self._queue.append(queued)
+            self._waiting[0] = len(self._queue)
+            if self._idle_count >= len(self._queue):
                 self._changed.notify()
             elif self._thread_count < self._settings.num_network_threads:
                 self._thread_count += 1
@@ -84,33 +84,33 @@ class BulkLane:
     def _work(self) -> None:
         """Run answers, in a thread of the pool."""
         memory = BulkMemory(self._settings.gregor_message_downconversion_chunk_bytes)
-        while (ride := self._next_ride()) is not None:
+        while (queued := self._next_answer()) is not None:
             try:
-                ride.stop = ride.answer.run(memory, PATIENCE_MS)
+                queued.stop = queued.answer.run(memory, PATIENCE_MS)
             except Exception as failure:
-                ride.failure = failure
-            if ride.stop == BulkStop.TURN and ride.failure is None:
-                self._begin(ride)
+                queued.failure = failure
+            if queued.stop == BulkStop.TURN and queued.failure is None:
+                self._begin(queued)
             else:
-                ride.end()
-            del ride
+                queued.end()
+            del queued
 
-    def _next_ride(self) -> _Ride | None:
+    def _next_answer(self) -> _QueuedAnswer | None:
         """Wait for an answer to send; return None once the pool is closed."""
         with self._changed:
             self._idle_count += 1
-            while not self._rides and not self._is_closed:
+            while not self._queue and not self._is_closed:
                 self._changed.wait()
             self._idle_count -= 1
-            if not self._rides:
+            if not self._queue:
                 self._thread_count -= 1
                 return None
-            ride = self._rides.popleft()
-            self._waiting[0] = len(self._rides)
-            return ride
+            queued = self._queue.popleft()
+            self._waiting[0] = len(self._queue)
+            return queued
 
 
-class _Ride:
+class _QueuedAnswer:
     """An answer in the pool, and the task that waits for it."""
 
     __slots__ = ("_task", "_token", "answer", "failure", "stop")
