@@ -85,7 +85,11 @@ def test_jobs_run_on_spark_workers_that_have_only_python_and_the_package(
 def submitted(broker: BrokerProcess, server: S3Server, folder: Path, master: str) -> None:
     """Run a job by spark-submit, with the program that was written beside the package."""
     root = server.root("submitted")
-    settings = {"spark.executorEnv.PYTHONPATH": "./gregor-package", "spark.pyspark.python": "python3"}
+    settings = {
+        "spark.executorEnv.PYTHONPATH": "./gregor-package",
+        "spark.pyspark.python": "python3",
+        "spark.pyspark.driver.python": sys.executable,
+    }
     confs = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
     archive = ["--archives", f"{folder / 'gregor.tar.gz'}#gregor-package"]
     done = subprocess.run(
@@ -96,9 +100,9 @@ def submitted(broker: BrokerProcess, server: S3Server, folder: Path, master: str
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
-        env=os.environ | {"PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
     )
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert len(rows_of(root)) == 200
 
 
