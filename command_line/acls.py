@@ -19,7 +19,16 @@ from ..protocol.acls import (
     AclResourceType,
     PatternType,
 )
-from .asking import UsageError, add_connection_options, add_json_option, client_properties, run_client, say, say_json
+from .asking import (
+    UsageError,
+    add_actions,
+    add_connection_options,
+    add_json_option,
+    client_properties,
+    run_client,
+    say,
+    say_json,
+)
 
 EXAMPLES = """\
 examples:
@@ -56,9 +65,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     add_connection_options(parser)
     add_json_option(parser)
-    action = parser.add_mutually_exclusive_group(required=True)
-    for name, text in (("add", "add ACLs"), ("remove", "remove ACLs"), ("list", "list ACLs")):
-        action.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=text)
+    add_actions(
+        parser,
+        {
+            "add": "add ACLs",
+            "remove": "remove ACLs",
+            "list": "list ACLs",
+        },
+    )
     _add_resource_options(parser)
     _add_entry_options(parser)
     parser.add_argument("--principal", action="append", default=[], help="with --list: only ACLs of this principal")

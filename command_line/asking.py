@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,16 @@ def default_server() -> str:
 def add_json_option(parser: argparse.ArgumentParser) -> None:
     """Add `--json`, for tools that print a list or a table."""
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+
+
+def add_actions(parser: argparse.ArgumentParser, actions: Mapping[str, str]) -> None:
+    """Add an option for each action, of which exactly one must be given; `actions` are help texts by name.
+
+    The name of the given action is the argument `action`.
+    """
+    group = parser.add_mutually_exclusive_group(required=True)
+    for name, text in actions.items():
+        group.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=text)
 
 
 def say_json(value: object) -> None:

@@ -8,7 +8,16 @@ import re
 from ..client.admin import Admin, AlterOperation, ResourceType
 from ..client.admin.quotas import ANY_NAME
 from ..protocol.messages.describe_configs import DescribeConfigsResourceResult
-from .asking import UsageError, add_connection_options, add_json_option, client_properties, run_client, say, say_json
+from .asking import (
+    UsageError,
+    add_actions,
+    add_connection_options,
+    add_json_option,
+    client_properties,
+    run_client,
+    say,
+    say_json,
+)
 from .named_brokers import check_brokers
 from .quota_configs import ENTITY_KEYS, alter_quotas, describe_quotas
 
@@ -53,9 +62,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     add_connection_options(parser)
     add_json_option(parser)
-    action = parser.add_mutually_exclusive_group(required=True)
-    action.add_argument("--describe", dest="action", action="store_const", const="describe", help="show configurations")
-    action.add_argument("--alter", dest="action", action="store_const", const="alter", help="change configurations")
+    add_actions(parser, {"describe": "show configurations", "alter": "change configurations"})
     parser.add_argument(
         "--entity-type",
         action="append",

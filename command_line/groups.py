@@ -9,7 +9,16 @@ from ..client.admin import Admin, GroupMember, GroupOverview
 from ..client.wire.offset_lookup import LATEST
 from ..protocol.errors import BrokerError, ErrorCode
 from ..protocol.topic_partition import AnyTopicPartition
-from .asking import UsageError, add_connection_options, add_json_option, client_properties, run_client, say, say_json
+from .asking import (
+    UsageError,
+    add_actions,
+    add_connection_options,
+    add_json_option,
+    client_properties,
+    run_client,
+    say,
+    say_json,
+)
 from .offset_reset import RESET_COLUMNS, add_reset_options, parse_partitions, reset_offsets
 from .reaching import SECONDS_OF_PATIENCE
 from .text_table import as_objects, format_table
@@ -49,15 +58,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     add_connection_options(parser)
     add_json_option(parser)
-    action = parser.add_mutually_exclusive_group(required=True)
-    for name, text in (
-        ("list", "list the groups"),
-        ("describe", "show committed offsets and lag of groups"),
-        ("delete", "delete groups without members"),
-        ("reset-offsets", "change the offsets of a group without members"),
-        ("delete-offsets", "delete a group's offsets of topics"),
-    ):
-        action.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=text)
+    add_actions(
+        parser,
+        {
+            "list": "list the groups",
+            "describe": "show committed offsets and lag of groups",
+            "delete": "delete groups without members",
+            "reset-offsets": "change the offsets of a group without members",
+            "delete-offsets": "delete a group's offsets of topics",
+        },
+    )
     parser.add_argument("--group", action="append", default=[], help="name of the group; repeatable")
     parser.add_argument("--all-groups", action="store_true", help="every group")
     parser.add_argument(

@@ -11,7 +11,16 @@ from typing import Any
 from ..client.admin import Admin
 from ..client.wire.cluster import TopicMetadata
 from ..protocol.topic_partition import AnyTopicPartition
-from .asking import UsageError, add_connection_options, add_json_option, client_properties, run_client, say, say_json
+from .asking import (
+    UsageError,
+    add_actions,
+    add_connection_options,
+    add_json_option,
+    client_properties,
+    run_client,
+    say,
+    say_json,
+)
 from .move_throttles import clear_throttles, moves_of, throttle
 from .named_brokers import check_brokers
 
@@ -45,15 +54,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     add_connection_options(parser)
     add_json_option(parser)
-    action = parser.add_mutually_exclusive_group(required=True)
-    for name, text in (
-        ("generate", "print a plan that spreads topics over brokers"),
-        ("execute", "begin the reassignments of a plan, and print the present assignment"),
-        ("verify", "show which reassignments of a plan are complete"),
-        ("list", "list the reassignments in progress"),
-        ("cancel", "cancel the reassignments of a plan that are in progress"),
-    ):
-        action.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=text)
+    add_actions(
+        parser,
+        {
+            "generate": "print a plan that spreads topics over brokers",
+            "execute": "begin the reassignments of a plan, and print the present assignment",
+            "verify": "show which reassignments of a plan are complete",
+            "list": "list the reassignments in progress",
+            "cancel": "cancel the reassignments of a plan that are in progress",
+        },
+    )
     parser.add_argument("--reassignment-json-file", type=Path, metavar="FILE", help="the plan")
     parser.add_argument("--topics-to-move-json-file", type=Path, metavar="FILE", help="with --generate: the topics")
     parser.add_argument("--broker-list", metavar="ID,...", help="with --generate: the brokers")

@@ -13,6 +13,7 @@ from ..client.wire.cluster import PartitionMetadata, TopicMetadata
 from ..protocol.errors import BrokerError, ErrorCode
 from .asking import (
     UsageError,
+    add_actions,
     add_connection_options,
     add_json_option,
     client_properties,
@@ -48,15 +49,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     add_connection_options(parser)
     add_json_option(parser)
-    action = parser.add_mutually_exclusive_group(required=True)
-    for name, text in (
-        ("create", "create a topic"),
-        ("delete", "delete a topic"),
-        ("describe", "show partitions, leaders and configurations of topics"),
-        ("list", "list the names of topics"),
-        ("alter", "add partitions to a topic"),
-    ):
-        action.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=text)
+    add_actions(
+        parser,
+        {
+            "create": "create a topic",
+            "delete": "delete a topic",
+            "describe": "show partitions, leaders and configurations of topics",
+            "list": "list the names of topics",
+            "alter": "add partitions to a topic",
+        },
+    )
     parser.add_argument("--topic", help="name of the topic; a regular expression except with --create")
     parser.add_argument("--partitions", type=int, default=BROKER_DEFAULT, metavar="N", help="number of partitions")
     parser.add_argument(
