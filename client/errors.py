@@ -49,8 +49,8 @@ class InvalidTopicError(BrokerError, ValueError):
         super().__init__(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r:.300} cannot be the name of a topic")
 
 
-def anew(error: Exception) -> Exception:
-    """Copy an error so that it can be raised once more, with a traceback of its own."""
+def copied_error(error: Exception) -> Exception:
+    """Return a copy of an error, which can be raised once more with a traceback of its own."""
     again = type(error).__new__(type(error), *error.args)
     again.__dict__.update(error.__dict__)
     again.__cause__ = error.__cause__

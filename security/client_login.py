@@ -76,7 +76,7 @@ class ClientLogin:
         return (yield from self._framed(self.requests(versions)))
 
     async def prepare(self, answer: bytes | memoryview, in_thread: InThread) -> None:
-        """Compute in a thread what takes long of the next step, so that an event loop goes on meanwhile."""
+        """Compute the long part of the next step in a thread, so that the event loop can run other tasks meanwhile."""
         work = self._exchange.long_work(bytes(answer))
         if work is not None:
             await in_thread(work)

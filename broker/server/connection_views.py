@@ -1,4 +1,4 @@
-"""What a connection uses: a transport of bytes, and a responder that answers requests."""
+"""Views of the objects that a connection uses: a transport of bytes, and a responder that answers requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task must know of trio's event loop before it waits outside of that loop.
+"""The state of trio's event loop that decides whether a task may wait outside of that loop.
 
 A task that blocks in a system call of its own holds up all other tasks. That does no harm while no other task is
 scheduled, no deadline expires, and none of the descriptors that trio waits for becomes ready (worker threads and

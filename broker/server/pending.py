@@ -51,7 +51,7 @@ class Pending(Generic[Answer]):
             self._finish()
 
     def map(self, step: Callable[[Answer], Next]) -> Pending[Next]:
-        """Return a pending answer that ``step`` makes of this one; an exception of ``step`` fails it."""
+        """Return a pending answer that ``step`` makes of this one; an exception of ``step`` fails the new one."""
         following: Pending[Next] = Pending(ends_with_client=self.ends_with_client, on_cancel=self.cancel)
 
         def finish() -> None:

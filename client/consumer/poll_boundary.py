@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from ..errors import anew
+from ..errors import copied_error
 
 
 class PollBoundary:
@@ -98,7 +98,7 @@ class PollBoundary:
                 told.is_raised.set()
                 self._arrival = trio.Event()
                 self._note_pending()
-                raise anew(told.error)
+                raise copied_error(told.error)
 
     async def wait(self) -> None:
         """Wait for records or steps to run; a user who waits here is polling, however long the wait is.

@@ -25,7 +25,7 @@ if not cython.compiled:
 
 
 from ...protocol.records.record import NO_TIMESTAMP
-from ..errors import anew
+from ..errors import copied_error
 from .record_metadata import RecordMetadata
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class Delivery:
     Programs keep many deliveries, and the garbage collector would traverse all of them again and again; in the
     compiled module deliveries are hidden from the collector. So no batch may hold a reference to a delivery of its
     own. The traceback of an exception could hold one; therefore the errors that batches hold are never raised
-    themselves, only copies of them (`errors.anew`).
+    themselves, only copies of them (`errors.copied_error`).
     """
 
     __slots__ = ("_batch", "_index", "timestamp")
@@ -195,7 +195,7 @@ class Delivery:
     def error(self) -> Exception | None:
         """The error of the record; None if the record has not failed, or not yet."""
         batch = self._whereabouts()
-        return None if batch.error is None else anew(batch.record_errors.get(self._index, batch.error))
+        return None if batch.error is None else copied_error(batch.record_errors.get(self._index, batch.error))
 
     def result(self) -> RecordMetadata:
         """Return the record's metadata without waiting.
@@ -206,7 +206,7 @@ class Delivery:
         if not batch.is_done:
             raise RuntimeError("the record is not delivered yet: await its delivery")
         if batch.error is not None:
-            raise anew(batch.record_errors.get(self._index, batch.error))
+            raise copied_error(batch.record_errors.get(self._index, batch.error))
         base_offset = batch.acknowledged_base_offset
         offset = base_offset + self._index if base_offset >= 0 else -1
         append_time = batch.acknowledged_append_time

@@ -25,7 +25,7 @@ from ...protocol.records import v1, v2
 from ...protocol.records.batches import iter_records, read_batch
 from ...protocol.records.compression import Codec, compress
 from ...protocol.records.record import NO_TIMESTAMP, Record
-from ..errors import anew
+from ..errors import copied_error
 from .appending_cy import OpenBatch
 from .compression_estimator import CONTINGENCY_FACTOR, CompressionRatioEstimator
 from .raw_batch import RawBatch, produced_again, write_producer
@@ -276,7 +276,7 @@ class ProducerBatch(OpenBatch):
     def failed(self, error: Exception, record_errors: dict[int, Exception] | None = None) -> None:
         """Note that the records failed with `error`; single records may have errors of their own."""
         # Without tracebacks, which may refer to a task that waits for this batch (see `Delivery`).
-        self.error = anew(error)
+        self.error = copied_error(error)
         self.record_errors = record_errors or {}
         self._finish(BatchState.FAILED)
 

@@ -10,7 +10,7 @@ import trio
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ..config import ProducerConfig
-from ..errors import AuthenticationFailedError, ClosedError, ConnectionLostError, DeadlineExceededError, anew
+from ..errors import AuthenticationFailedError, ClosedError, ConnectionLostError, DeadlineExceededError, copied_error
 from ..metrics import Metrics
 from ..wire.backoff import backoff_seconds
 from ..wire.cluster import Cluster
@@ -88,7 +88,7 @@ class ProducerMetadata:
                 if queues is not None and (partition is None or partition < len(queues.queues)):
                     return queues
                 if topic in self._errors:
-                    raise anew(self._errors.pop(topic))
+                    raise copied_error(self._errors.pop(topic))
                 if queues is not None and not is_told:
                     is_told = True
                     count = len(queues.queues)

@@ -23,7 +23,7 @@ from gregor.pipeline.session import spark_session
 ORDER = "order STRING, country STRING, cents BIGINT, at TIMESTAMP"
 WINDOW = "5 minutes"
 PATIENCE = "10 minutes"
-"""How late an order may be, measured by the newest order."""
+"""The longest time by which an order may be older than the newest order."""
 
 
 def orders(spark: SparkSession, bootstrap_servers: str) -> DataFrame:

@@ -56,7 +56,9 @@ class Router:
         self._upstream = upstream
 
     async def parts(self, key: AnyApiKey, request: Message, session: Session) -> Parts:
-        """Return the part of a request for each broker; the request itself if it is for one, and must be left alone.
+        """Return the part of a request for each broker.
+
+        A request for a single broker is returned itself, so that callers must not change the parts.
 
         Raises UnreachableError if a coordinator cannot be found.
         """

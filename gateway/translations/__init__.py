@@ -1,1 +1,1 @@
-"""What Kafka 4 removed, translated to what it still serves; `table.py` lists it API by API."""
+"""Translations of requests that Kafka 4 removed to requests that Kafka 4 serves; `table.py` lists all."""

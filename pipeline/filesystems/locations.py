@@ -1,4 +1,4 @@
-"""What users write for a file or folder: a path, `file:///path`, or the URI of a store such as `s3a://bucket/lake`."""
+"""Locations of files and folders as users write them: a path, `file:///path`, or the URI of a store such as `s3a://bucket/lake`."""
 
 from __future__ import annotations
 

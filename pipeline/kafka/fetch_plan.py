@@ -54,7 +54,7 @@ def even_ranges(
 ) -> list[FetchRange]:
     """Return ranges none of which has more than its share of all offsets, if `tasks` run at a time.
 
-    So a partition that is far larger than the others is read by several tasks, and no task is left alone at the end.
+    A partition that is far larger than the others is read by several tasks, so that no single task delays the end.
     """
     total = sum(max(0, end[place] - start.get(place, 0)) for place in end)
     return split_ranges(start, end, min_partitions=tasks, max_records=max(1, -(-total // tasks)))

@@ -136,21 +136,23 @@ class KafkaRawStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises DataLossError where offsets went back, or PipelineError where a topic was deleted and created again.
         """
-        anew = {
+        recreated = {
             topic
             for topic, topic_id in end.topic_ids.items()
             if topic in start.topic_ids and start.topic_ids[topic] != topic_id
         }
         went_back = [place for place, offset in end.offsets.items() if start.offsets.get(place, 0) > offset]
         if self._plan.fails_on_data_loss:
-            for topic in sorted(anew):
+            for topic in sorted(recreated):
                 raise PipelineError(
                     f"topic {topic} was deleted and recreated: it has the id {end.topic_ids[topic]}, not "
                     f"{start.topic_ids[topic]}; begin with a new checkpoint, or set failOnDataLoss=false"
                 )
             for place in went_back:
                 raise DataLossError(*place, start.offsets[place], 0, end.offsets[place])
-        fresh = [place for place in end.offsets if place not in start.offsets or place[0] in anew or place in went_back]
+        fresh = [
+            place for place in end.offsets if place not in start.offsets or place[0] in recreated or place in went_back
+        ]
         earliest = cluster.list_offsets(dict.fromkeys(fresh, EARLIEST))
         return {place: (earliest[place] or 0) if place in earliest else start.offsets[place] for place in end.offsets}
 

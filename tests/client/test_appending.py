@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gregor.client.errors import AbandonedError, UnknownTopicError, anew
+from gregor.client.errors import AbandonedError, UnknownTopicError, copied_error
 from gregor.client.producer import appending_cy as in_use
 from gregor.client.producer import batch as batch_module
 from gregor.client.producer.batch import ProducerBatch
@@ -103,7 +103,7 @@ def test_a_copied_error_equals_the_original_except_for_its_traceback(error: Exce
     try:
         raise error from ValueError("why")
     except Exception:
-        again = anew(error)
+        again = copied_error(error)
     assert (type(again), again.args, str(again), vars(again)) == (type(error), error.args, str(error), vars(error))
     assert (again.__traceback__, again.__cause__) == (None, error.__cause__)
 

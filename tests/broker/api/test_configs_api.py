@@ -254,7 +254,7 @@ async def test_a_client_metrics_subscription_can_be_set_and_described(asking: As
 async def test_dynamic_changes_that_would_lock_out_all_clients_are_refused(
     asking: Asking, key: str, value: str
 ) -> None:
-    """As in Kafka 3.9.1 each change is refused (42): no client could connect to undo it."""
+    """Kafka 3.9.1 refuses each of these changes with error 42, since no client could connect to undo the change."""
     config = asking.broker.services.config
     before = config.text(key)
     change = ConfigChange(key, Operation.SET, value)
