@@ -334,6 +334,10 @@ class OffsetIndex:
             return None
         return self.entry(number).offset
 
+    def first_receipt_ms(self) -> int:
+        """Return the receipt time of the first batch, or `NO_RECEIPT`. Raises OSError, IndexDamagedError."""
+        return self.entry(0).receipt if self.entry_count else NO_RECEIPT
+
     def tags_at(self, position: int) -> IndexEntry | None:
         """Return the entry with the tags of the batch at `position`: its own entry, or the last one before it."""
         number = self._count_up_to(_POSITION, position)

@@ -40,8 +40,9 @@ class RollingRules:
     def asks_for_new(self, active: Segment, size_bytes: int, last_offset: int, timestamp_ms: int) -> bool:
         """Return whether a batch of that size, last offset and time belongs into a new segment.
 
-        The active segment is full, or has reached the age of `segment.ms` by the times of its records, of which
-        `timestamp_ms` is the next. An empty segment has no age. Raises OSError.
+        The active segment is full, or has reached the age of `segment.ms`: by the times of its records, of which
+        `timestamp_ms` is the next, or by the clock since the first receipt if the records have no times. An empty
+        segment has no age. Raises OSError.
         """
         filled = active.size_bytes
         if size_bytes > self._segment_bytes - filled or last_offset - active.base_offset > MAX_RELATIVE_OFFSET:
@@ -53,4 +54,4 @@ class RollingRules:
         first = active.first_timestamp
         if first >= 0:
             return timestamp_ms - first > self._roll_after_ms
-        return self._clock.now_ms() - active.created_ms > self._roll_after_ms
+        return self._clock.now_ms() - active.began_ms() > self._roll_after_ms
