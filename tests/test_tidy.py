@@ -228,3 +228,16 @@ def test_each_file_that_a_document_names_exists(page: Path) -> None:
         if not any(f"/{path}".endswith(f"/{name}") for path in files)
     ]
     assert not missing
+
+
+def test_each_test_that_the_requirements_name_exists() -> None:
+    page = (ROOT / "docs/requirements.md").read_text()
+    cited = re.findall(r"`(tests/[\w/]+\.py)`: ((?:`test_\w+`(?:, )?)+)", page)
+    missing = [
+        f"{path}: {name}"
+        for path, names in cited
+        for name in re.findall(r"test_\w+", names)
+        if f"def {name}(" not in (ROOT / path).read_text()
+    ]
+    assert len(cited) > 40
+    assert not missing

@@ -6,6 +6,7 @@ import random
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ..clock import Clock
+from ..index.offset_index import NO_RECEIPT, OffsetIndex
 from ..recovery.recovery import MAX_RELATIVE_OFFSET
 from .log_config import LogConfig
 from .segment import Segment
@@ -54,4 +55,7 @@ class RollingRules:
         first = active.first_timestamp
         if first >= 0:
             return timestamp_ms - first > self._roll_after_ms
-        return self._clock.now_ms() - active.began_ms() > self._roll_after_ms
+        # When the process opened the segment says nothing of the age of the records (KAFKA-881).
+        receipt_ms = active.looked_up(OffsetIndex.first_receipt_ms)
+        began_ms = active.created_ms if receipt_ms == NO_RECEIPT else receipt_ms
+        return self._clock.now_ms() - began_ms > self._roll_after_ms

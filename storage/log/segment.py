@@ -504,14 +504,6 @@ class Segment:
         segment.apply_summary(self._summary())
         return segment
 
-    def began_ms(self) -> int:
-        """Return when the first records were received; if that is unknown, when the segment was created or opened.
-
-        Kafka's `LogSegment.created` begins anew at each start of a broker (KAFKA-881). Raises OSError.
-        """
-        receipt_ms = self.looked_up(OffsetIndex.first_receipt_ms)
-        return self.created_ms if receipt_ms == NO_RECEIPT else receipt_ms
-
     def looked_up(self, look: Callable[[OffsetIndex], _T]) -> _T:
         """Return the result of `look` in the index; a damaged index is rebuilt first. Raises OSError."""
         try:
