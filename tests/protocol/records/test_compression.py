@@ -3,6 +3,8 @@
 import gzip
 import random
 import tracemalloc
+import zlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import lz4.frame
@@ -15,6 +17,8 @@ from isal import isal_zlib
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.records.compression import (
     FED_BYTES,
+    LEAST_LIBDEFLATE_BYTES,
+    MOST_LIBDEFLATE_BYTES,
     PIECE_BYTES,
     Codec,
     codec_of,
@@ -189,3 +193,49 @@ def test_data_compressed_for_transit_is_decompressed_unchanged(codec: Codec, siz
     assert decompress(codec, compressed, magic=1) == b"".join(pieces)
     if codec is Codec.GZIP:
         assert gzip.decompress(compressed) == b"".join(pieces)
+
+
+@pytest.mark.parametrize("edge", [0, 1, LEAST_LIBDEFLATE_BYTES, MOST_LIBDEFLATE_BYTES, 3 * MOST_LIBDEFLATE_BYTES])
+def test_gzip_of_either_library_is_one_member_that_python_reads(edge: int) -> None:
+    for size_bytes in {max(edge - 1, 0), edge, edge + 1}:
+        body = random.Random(size_bytes).randbytes(size_bytes // 2) + bytes(size_bytes - size_bytes // 2)
+        pieces = [body[start : start + 5000] for start in range(0, size_bytes, 5000)]
+        for packed in (compress(Codec.GZIP, body), compress_pieces(Codec.GZIP, pieces)):
+            reader = zlib.decompressobj(31)
+            assert reader.decompress(packed) == body
+            assert reader.eof
+            assert not reader.unused_data
+
+
+def test_gzip_copies_pieces_that_are_overwritten() -> None:
+    piece = bytearray(10_000)
+
+    def pieces() -> Iterator[Buffer]:
+        for number in range(5):
+            piece[:] = bytes([number]) * len(piece)
+            yield memoryview(piece)
+
+    packed = compress_pieces(Codec.GZIP, pieces())
+    assert decompress(Codec.GZIP, packed) == b"".join(bytes([number]) * 10_000 for number in range(5))
+
+
+@pytest.mark.parametrize("size_bytes", [16_000, 128_000, 1_000_000])
+@pytest.mark.parametrize(
+    ("kind", "most"), [("json", 1.02), ("hex", 1.02), ("few words", 1.09), ("random", 1.02), ("zeros", 1.02)]
+)
+def test_gzip_is_about_as_small_as_zlib_makes_it(kind: str, most: float, size_bytes: int) -> None:
+    random_ = random.Random(size_bytes)
+    records: dict[str, Callable[[int], bytes]] = {
+        "json": lambda n: b'{"id":%d,"user":"u%d","amount":%f}' % (n, random_.randrange(9999), random_.random()),
+        "hex": lambda _: random_.randbytes(200).hex().encode(),
+        "few words": lambda _: b" ".join(random_.choices([b"order", b"status", b"user", b"region", b"click"], k=20)),
+        "random": lambda _: random_.randbytes(200),
+        "zeros": lambda _: bytes(200),
+    }
+    body = b""
+    while len(body) < size_bytes:
+        body += b"".join(bytes(18) + random_.randbytes(4) + records[kind](n) for n in range(500))
+    body = body[:size_bytes]
+    compressor = zlib.compressobj(6, zlib.DEFLATED, 31)
+    by_zlib = compressor.compress(body) + compressor.flush()
+    assert len(compress(Codec.GZIP, body)) <= most * len(by_zlib)
