@@ -126,3 +126,9 @@ def test_ignored_lines_of_a_properties_file_are_named(tmp_path: Path) -> None:
     path.write_text("a=1\nb=\\u12\n")
     served = run(None, "serve", str(path))
     assert (served.code, "line 2: Malformed" in served.err) == (1, True), os.linesep + served.err
+
+
+@pytest.mark.parametrize("module", ["gregor", "gregor.command_line"])
+def test_the_command_runs_as_a_module(module: str) -> None:
+    shown = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=True)
+    assert shown.stdout.startswith("gregor ")

@@ -6,54 +6,25 @@ prints what the framework reports about its brokers. The first run builds them, 
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from gregor.testing import Broker
+from tests.conformance.maven_builds import JAVA, SOURCES, built
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.peer
-
-SOURCES = Path(__file__).parent / "frameworks"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "gregor-frameworks"
-BUILD_LIMIT_S = 1800.0
-JAVA = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-PACKAGE = ("mvn", "-q", "-B", "-DskipTests", "package", "dependency:copy-dependencies", "-DincludeScope=runtime")
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
     with Broker(runs_in="thread") as broker:
         yield broker
-
-
-def built(name: str) -> Path:
-    """Return the folder `target` of an application, built once from these sources; skip the test with the reason."""
-    if shutil.which("mvn") is None or shutil.which("java") is None:
-        pytest.skip("there is no Maven or no Java here")
-    sources = sorted(path for path in (SOURCES / name).rglob("*") if path.is_file())
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
-    folder, done = CACHE / f"{name}-{digest}", CACHE / f"{name}-{digest}" / "done"
-    folder.mkdir(parents=True, exist_ok=True)
-    with (CACHE / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.exists():
-            shutil.copytree(SOURCES / name, folder, dirs_exist_ok=True)
-            command = [*PACKAGE, f"-DoutputDirectory={folder}/target/lib"]
-            build = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=BUILD_LIMIT_S)
-            if build.returncode:
-                pytest.skip(f"{name} cannot be built here: {(build.stdout + build.stderr).strip()[-400:]}")
-            done.touch()
-    return folder / "target"
 
 
 def said(*command: str, environment: dict[str, str] | None = None) -> str:
