@@ -11,6 +11,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from struct import Struct
 
 import trio
@@ -20,7 +21,7 @@ from ..broker.server.parts import Buffer
 from ..broker.server.pending import Pending
 from ..broker.server.readiness import HANGUP, Readiness
 from ..broker.server.receive_buffer_cy import LENGTH, InvalidFrameError, ReceiveBuffer
-from ..broker.server.transport import WOULD_BLOCK, SocketTransport
+from ..broker.server.transport import HAS_NO_PIPES, WOULD_BLOCK, SocketTransport
 from ..protocol.errors import BrokerError, DecodeError
 from ..security.errors import SaslAuthenticationError
 from .upstream_session import UpstreamSession
@@ -313,6 +314,21 @@ class Stream:
         self.remaining -= count
         return count
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether `read_into_pipe` may be called."""
+        return self._transport.is_plain
+
+    async def read_into_pipe(self, pipe: int, most_bytes: int) -> int:
+        """Move up to ``most_bytes``, of which as many must be left, into an empty pipe, and return their number.
+
+        Returns `HAS_NO_PIPES` if the system cannot do so. Raises LinkLostError.
+        """
+        count = await self._received(partial(self._transport.receive_into_pipe, pipe, most_bytes), most_bytes)
+        if count != HAS_NO_PIPES:
+            self.remaining -= count
+        return count
+
     def end(self) -> None:
         """Give the link back; a link whose answer was not read completely is closed."""
         if self.remaining:
@@ -334,9 +350,12 @@ class Stream:
         return await self._some(space)
 
     async def _some(self, space: memoryview) -> int:
+        return await self._received(partial(self._transport.receive_now, space), len(space))
+
+    async def _received(self, receive: Callable[[], int], most_bytes: int) -> int:
         try:
-            while (count := self._transport.receive_now(space)) == WOULD_BLOCK:
-                self._transport.wake_at(len(space))
+            while (count := receive()) == WOULD_BLOCK:
+                self._transport.wake_at(most_bytes)
                 await trio.lowlevel.wait_readable(self._transport.descriptor)
         except (OSError, trio.ClosedResourceError) as error:
             self._link.lose()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 if TYPE_CHECKING:
     from ...storage.log.partition_log import LogSlice
@@ -35,6 +35,17 @@ class Outlet(Protocol):
 
     async def send_file(self, descriptor: int, position: int, size_bytes: int) -> None:
         """Send a range of a file without reading it into this process."""
+
+
+class PipeOutlet(Outlet, Protocol):
+    """An outlet that may take bytes from a pipe."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether `send_pipe` may be called."""
+
+    async def send_pipe(self, pipe: int, size_bytes: int) -> None:
+        """Send bytes that are in a pipe without reading them into this process; the pipe is empty before a wait."""
 
 
 class BrokenPromiseError(Exception):
@@ -80,6 +91,16 @@ class Sink:
         """Send ``size_bytes`` of the open file from ``position`` on, by sendfile(2) if the transport supports it."""
         self._take(size_bytes)
         await self._outlet.send_file(descriptor, position, size_bytes)
+
+    @property
+    def takes_pipes(self) -> bool:
+        """Whether `send_pipe` may be called."""
+        return getattr(self._outlet, "is_plain", False)
+
+    async def send_pipe(self, pipe: int, size_bytes: int) -> None:
+        """Send ``size_bytes`` that are in a pipe by splice(2); before a wait, the unsent rest is read from the pipe."""
+        self._take(size_bytes)
+        await cast(PipeOutlet, self._outlet).send_pipe(pipe, size_bytes)
 
     def finish(self) -> None:
         """Check that all promised bytes have been sent.

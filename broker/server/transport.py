@@ -6,6 +6,7 @@ connection find the socket ready.
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import time
@@ -18,6 +19,10 @@ from .parts import Buffer
 
 WOULD_BLOCK = -1
 """The result of `SocketTransport.receive_now` if no bytes have arrived."""
+HAS_NO_PIPES = -2
+"""The result of `SocketTransport.receive_into_pipe` if the system does not move bytes of this socket into pipes."""
+UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP)
+"""The errors of splice(2) of a system that does not have it for sockets, or forbids it."""
 TURN_S = 0.0005
 """Longest time in seconds that a large answer is sent without a wait, before other tasks get their turn."""
 MOST_AWAITED_BYTES = 256 * 1024
@@ -63,6 +68,20 @@ class SocketTransport:
             return self._socket.recv_into(space)
         except BlockingIOError:
             return WOULD_BLOCK
+
+    def receive_into_pipe(self, pipe: int, most_bytes: int) -> int:
+        """Move available bytes of a plain socket into an empty pipe, without a copy (splice(2)).
+
+        Returns their number, 0 at the end of the stream, `WOULD_BLOCK` or `HAS_NO_PIPES`. Raises OSError.
+        """
+        try:
+            return os.splice(self.descriptor, pipe, most_bytes, flags=os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK)
+        except BlockingIOError:
+            return WOULD_BLOCK
+        except OSError as error:
+            if error.errno not in UNSUPPORTED:
+                raise
+            return HAS_NO_PIPES
 
     def wake_at(self, size_bytes: int) -> None:
         """Let the socket become readable only with ``size_bytes`` of input, which must be on their way, or at its end.
@@ -150,6 +169,21 @@ class SocketTransport:
                 raise EOFError(f"a segment ends at {position}, expected {end}")
             position += sent
             await self._take_turns()
+
+    async def send_pipe(self, pipe: int, size_bytes: int) -> None:
+        """Send the ``size_bytes`` in a pipe, after the gathered bytes, without a copy; see `parts.PipeOutlet`."""
+        left_bytes = size_bytes
+        try:
+            if self.flush_now(socket.MSG_MORE):
+                while left_bytes:
+                    left_bytes -= os.splice(pipe, self.descriptor, left_bytes, flags=os.SPLICE_F_NONBLOCK)
+        except OSError:
+            # The socket accepts no more bytes, or none from pipes, or it has failed, as the next send then says.
+            pass
+        if left_bytes:
+            data = os.read(pipe, left_bytes)
+            await self._send_gathered_first()
+            await self._send_all(memoryview(data), 0, None)
 
     def close(self) -> None:
         """Close the socket; a task that waits for it gets trio.ClosedResourceError."""

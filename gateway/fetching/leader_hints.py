@@ -68,6 +68,18 @@ class HintScanner:
                 raise UnanswerableError("upstream's answer to Fetch is malformed behind its partitions")
         return piece[:position]
 
+    @property
+    def unseen_bytes(self) -> int:
+        """The number of the next bytes that may be passed on without `pass_on`; see `pass_over`."""
+        return max(-self._wanted, 0) if self._structure is not None else 0
+
+    def pass_over(self, size_bytes: int) -> None:
+        """Count bytes that were passed on unseen, at most `unseen_bytes`."""
+        self._remaining_bytes -= size_bytes
+        self._wanted += size_bytes
+        if self._wanted == 0:
+            self._advance(b"")
+
     def end(self) -> bytes:
         """Return the last fields, without a hint. Raises UnanswerableError for a malformed answer."""
         if self._structure is not None or not self._tail:

@@ -1,0 +1,205 @@
+"""Answers that pass through a gateway while they arrive: through a pipe, or copied where there is none."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+import trio
+import trio.testing
+
+from gregor.broker.server.connection import UnanswerableError
+from gregor.broker.server.parts import Sink
+from gregor.broker.server.readiness import Readiness
+from gregor.broker.server.transport import SocketTransport
+from gregor.gateway.fetching.leader_hints import HintScanner
+from gregor.gateway.fetching.streamed import PieceBuffer, StreamedAnswer
+from gregor.gateway.link import Link
+from gregor.protocol.codec import encode
+from gregor.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, NodeEndpoint, PartitionData
+
+CORRELATION_ID = (77).to_bytes(4, "big")
+
+
+def answer_body(*sizes: int) -> bytes:
+    """Return the body of an answer to Fetch v16 with partitions of these sizes, without a hint."""
+    chance = random.Random(len(sizes))
+    parts = [PartitionData(partition_index=n, records=chance.randbytes(size)) for n, size in enumerate(sizes)]
+    response = FetchResponse(responses=[FetchableTopicResponse(partitions=parts)])
+    return b"\0" + encode(response, 16)
+
+
+class Relay:
+    """A client and a broker with a gateway's link between them."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        client, self.client = socket.socketpair()
+        upstream, self.broker = socket.socketpair()
+        self.transport = SocketTransport(client)
+        self.lost: list[Link] = []
+        self.link = Link(
+            SocketTransport(upstream), 1, {}, Readiness(), nursery, limit_bytes=1 << 26, on_lost=self.lost.append
+        )
+
+    def close(self) -> None:
+        """Close all sockets."""
+        self.transport.close()
+        self.link.close()
+        self.client.close()
+        self.broker.close()
+
+    async def pass_on(self, pieces: PieceBuffer, *, reads_hints: bool) -> None:
+        """Pass one answer on, as a connection does."""
+        stream = await self.link.begin_stream(b"a request", trio.Event())
+        part = StreamedAnswer(stream, pieces, HintScanner(stream.remaining) if reads_hints else None)
+        sink = Sink(self.transport, part.size)
+        await part.send_to(sink)
+        sink.finish()
+        await self.transport.flush()
+
+
+@pytest.fixture
+def new_relay(nursery: trio.Nursery) -> Iterator[Callable[[], Relay]]:
+    """Provide relays, and close their sockets at the end."""
+    relays: list[Relay] = []
+
+    def new() -> Relay:
+        relays.append(Relay(nursery))
+        return relays[-1]
+
+    yield new
+    for relay in relays:
+        relay.close()
+
+
+async def send_in_steps(to: socket.socket, data: bytes, steps: Callable[[], int]) -> None:
+    """Send data a little at a time."""
+    to.setblocking(False)
+    while data:
+        size = steps()
+        rest, data = data[:size], data[size:]
+        while rest:
+            await trio.lowlevel.wait_writable(to)
+            rest = rest[to.send(rest) :]
+        await trio.sleep(0.001)
+
+
+async def read_slowly(from_: socket.socket, size_bytes: int, received: bytearray) -> None:
+    """Read what a client gets, with pauses in which the socket is full."""
+    from_.setblocking(False)
+    while len(received) < size_bytes:
+        await trio.testing.wait_all_tasks_blocked()
+        await trio.lowlevel.wait_readable(from_)
+        received += from_.recv(70_000)
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    while not is_so():  # noqa: ASYNC110
+        await trio.sleep(0.001)
+
+
+@pytest.mark.parametrize("has_pipe", [True, False])
+@pytest.mark.parametrize("reads_hints", [True, False])
+@pytest.mark.parametrize("sizes", [(2_000_000,), (100, 300_000, 0, 31_000, 700_000), (10,) * 200])
+@pytest.mark.parametrize("step_bytes", [1_000_000, 50_001])
+async def test_an_answer_arrives_as_it_was_sent(
+    nursery: trio.Nursery,
+    new_relay: Callable[[], Relay],
+    has_pipe: bool,
+    reads_hints: bool,
+    sizes: tuple[int, ...],
+    step_bytes: int,
+) -> None:
+    relay, pieces = new_relay(), PieceBuffer()
+    assert pieces.pipe is not None, "every Linux has pipes for sockets"
+    if not has_pipe:
+        pieces.pipe = None
+    body = answer_body(*sizes)
+    frame = (len(body) + 4).to_bytes(4, "big") + CORRELATION_ID + body
+    received = bytearray()
+    nursery.start_soon(send_in_steps, relay.broker, frame, lambda: step_bytes)
+    nursery.start_soon(read_slowly, relay.client, len(body) + 4, received)
+    await relay.pass_on(pieces, reads_hints=reads_hints)
+    await until(lambda: len(received) == len(body) + 4)
+    assert received == CORRELATION_ID + body
+    assert relay.link.is_idle
+    relay.link.close()
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("has_pipe", [True, False])
+async def test_two_clients_get_their_own_bytes_through_one_pipe(
+    nursery: trio.Nursery, new_relay: Callable[[], Relay], has_pipe: bool
+) -> None:
+    pieces, relays = PieceBuffer(), [new_relay() for _ in range(2)]
+    if not has_pipe:
+        pieces.pipe = None
+    bodies = [bytes([number]) * 3_000_000 for number in range(2)]
+    received = [bytearray() for _ in relays]
+    for relay, body, found in zip(relays, bodies, received, strict=True):
+        frame = (len(body) + 4).to_bytes(4, "big") + CORRELATION_ID + body
+        nursery.start_soon(send_in_steps, relay.broker, frame, lambda: 90_000)
+        nursery.start_soon(read_slowly, relay.client, len(body) + 4, found)
+    async with trio.open_nursery() as passing:
+        for relay in relays:
+            passing.start_soon(lambda relay: relay.pass_on(pieces, reads_hints=False), relay)
+    await until(lambda: all(len(found) == 3_000_004 for found in received))
+    assert received == [CORRELATION_ID + body for body in bodies]
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_system_without_splice_gets_copies(
+    nursery: trio.Nursery, new_relay: Callable[[], Relay], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relay, pieces = new_relay(), PieceBuffer()
+    monkeypatch.setattr(SocketTransport, "receive_into_pipe", lambda *_: -2)
+    body = answer_body(500_000)
+    received = bytearray()
+    frame = (len(body) + 4).to_bytes(4, "big") + CORRELATION_ID + body
+    nursery.start_soon(send_in_steps, relay.broker, frame, lambda: 1_000_000)
+    nursery.start_soon(read_slowly, relay.client, len(body) + 4, received)
+    await relay.pass_on(pieces, reads_hints=True)
+    await until(lambda: len(received) == len(body) + 4)
+    assert received == CORRELATION_ID + body
+    assert pieces.pipe is None
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_broker_that_ends_within_piped_records_leaves_no_complete_answer(
+    nursery: trio.Nursery, new_relay: Callable[[], Relay]
+) -> None:
+    relay, pieces = new_relay(), PieceBuffer()
+    body = answer_body(900_000)
+    frame = (len(body) + 4).to_bytes(4, "big") + CORRELATION_ID + body
+    received = bytearray()
+
+    async def break_off() -> None:
+        await send_in_steps(relay.broker, frame[:400_000], lambda: 100_000)
+        relay.broker.close()
+
+    nursery.start_soon(break_off)
+    nursery.start_soon(read_slowly, relay.client, len(body) + 4, received)
+    with pytest.raises(UnanswerableError, match="incomplete"):
+        await relay.pass_on(pieces, reads_hints=False)
+    assert relay.lost == [relay.link]
+    nursery.cancel_scope.cancel()
+
+
+async def test_hints_behind_piped_records_are_removed(nursery: trio.Nursery, new_relay: Callable[[], Relay]) -> None:
+    relay, pieces = new_relay(), PieceBuffer()
+    parts = [PartitionData(partition_index=0, records=bytes(800_000))]
+    endpoints = [NodeEndpoint(node_id=2, host="kafka-2.internal", port=9092)]
+    response = FetchResponse(responses=[FetchableTopicResponse(partitions=parts)], node_endpoints=endpoints)
+    body = b"\0" + encode(response, 16)
+    frame = (len(body) + 4).to_bytes(4, "big") + CORRELATION_ID + body
+    received = bytearray()
+    nursery.start_soon(send_in_steps, relay.broker, frame, lambda: 1_000_000)
+    nursery.start_soon(read_slowly, relay.client, len(body) + 4, received)
+    await relay.pass_on(pieces, reads_hints=True)
+    await until(lambda: len(received) == len(body) + 4)
+    assert received[-30:] != frame[-30:]
+    assert received[:-60] == frame[4:-60]
+    nursery.cancel_scope.cancel()
