@@ -162,6 +162,11 @@ def _work(options: argparse.Namespace, desk: TerminalDesk) -> Summary:
     try:
         # A listener that cannot listen is told before the work.
         _ = desk.metrics
+        importlib.import_module("..pipeline.hadoop_configuration", __package__).use_settings(dict(options.conf))
+        for line in importlib.import_module("..pipeline.filesystems.locations", __package__).settings_notes(
+            vars(options).values()
+        ):
+            desk.say(line)
         summary: Summary = options.work(options, desk)
     except Exception as error:
         complaint = spark_failures.complaint_of(error)

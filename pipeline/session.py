@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import spark_settings
+from . import hadoop_configuration, spark_settings
 from .errors import PipelineError
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ def spark_session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
+    hadoop_configuration.forget()
     register_formats(session)
     return session
 

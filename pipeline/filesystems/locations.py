@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
@@ -32,6 +33,23 @@ def location(text: str) -> Location:
     if uri.query or uri.fragment:
         raise OptionError(f"{text}: a file has no query and no fragment: write %3F for ? and %23 for #")
     return RemotePath(_store(scheme, f"{scheme}://{uri.netloc}"), PurePosixPath(unquote(uri.path).strip("/")))
+
+
+def settings_notes(places: Iterable[object]) -> list[str]:
+    """Return a line for each store among `places` for which settings of Spark replace variables of the environment.
+
+    Raises OptionError for settings of Spark that cannot be used.
+    """
+    from .object_store import ObjectStore, settings_replaced
+
+    stores = {
+        place.store.uri for place in places if isinstance(place, RemotePath) and isinstance(place.store, ObjectStore)
+    }
+    return [
+        f"{uri}: Spark's settings of this store are used, and not {', '.join(names)}"
+        for uri in sorted(stores)
+        if (names := settings_replaced(uri))
+    ]
 
 
 def name_below(path: Location, folder: Location) -> str:

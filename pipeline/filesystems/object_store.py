@@ -8,41 +8,42 @@ copy inside the store and a removal. All three list what was written before.
 from __future__ import annotations
 
 import contextlib
-import os
+import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import cache
 from typing import Any, BinaryIO, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
 from ..errors import PipelineError
+from ..hadoop_configuration import hadoop_settings
+from .hadoop_clients import client_settings
+from .interruptible import interruptible
 from .retries import create_once, try_again
+from .store_settings import Limits, StoreSettings, replaced_variables
 from .stores import StoredFile, StoreError
 
 EXTRAS = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gcs", "abfs": "azure", "abfss": "azure", "az": "azure"}
 """The extra of gregor-broker that a scheme needs."""
-PREFIXES = {"s3": "AWS_", "gcs": "GOOGLE_", "azure": "AZURE_"}
-"""The beginning of the environment variables that hold settings, in the words of obstore and the vendors' tools."""
-CLIENT_OPTIONS = {"timeout": "120s", "connect_timeout": "10s"}
-RETRIES: dict[str, Any] = {"max_retries": 6}
-"""The repetitions of a request by the client, with growing pauses, of at most 15 s each."""
 PART_BYTES = 8 << 20
-"""The size of the parts of an upload, which a task holds in memory."""
+"""The size of the parts of an upload. A larger file waits on disk for its upload."""
+PARTS_AT_ONCE = 4
 
 Answer = TypeVar("Answer")
-Settings = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class ObjectStore:
     """A bucket or container; see `stores.Store`.
 
-    Its settings are the environment variables of the process that pickles it, which executors then use as well:
-    without access keys among them each process finds credentials of its own (instance roles, profiles, tokens).
+    Its settings are the environment variables and the settings of Spark of the process that pickles it, which executors
+    then use as well: without access keys among them each process finds credentials of its own (instance roles,
+    profiles, tokens).
     """
 
     uri: str
-    settings: Settings | None = field(default=None, compare=False, repr=False)
+    settings: StoreSettings | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of(cls, uri: str) -> Self:
@@ -67,16 +68,35 @@ class ObjectStore:
 
     def create(self, key: str, contents: bytes) -> None:
         """Put an object on condition that there is none, see Store.create."""
-        create_once(lambda: self._put(key, contents, "create"), lambda: self.read(key), contents, f"{self.uri}/{key}")
+        create_once(
+            lambda: self._put(key, contents, "create"),
+            lambda: self.read(key),
+            contents,
+            f"{self.uri}/{key}",
+            self.limits.total_s,
+        )
 
     def replace(self, key: str, contents: bytes) -> None:
         """Put an object, see Store.replace."""
-        try_again(lambda: self._put(key, contents, "overwrite"))
+        try_again(lambda: self._put(key, contents, "overwrite"), self.limits.total_s)
 
     def open_output(self, key: str) -> BinaryIO:
-        """Open an upload, see Store.open_output."""
-        inner = self._ask(key, lambda library, client: library.open_writer(client, key, buffer_size=PART_BYTES))
-        return cast(BinaryIO, _Upload(self, key, inner))
+        """Open a file that is uploaded when it is closed, see Store.open_output."""
+        return cast(BinaryIO, _Upload(self, key))
+
+    def upload(self, key: str, file: BinaryIO) -> None:
+        """Put an object from a file of this machine, in parts if it is large. Raises StoreError."""
+
+        def put() -> None:
+            file.seek(0)
+            self._ask(
+                key,
+                lambda library, client: library.put(
+                    client, key, file, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE
+                ),
+            )
+
+        try_again(put, self.limits.total_s)
 
     def move(self, source: str, target: str) -> None:
         """Copy an object and remove it, see Store.move."""
@@ -88,7 +108,7 @@ class ObjectStore:
                 # Moved before, perhaps by a call whose answer was lost.
                 self.size(target)
 
-        try_again(copy)
+        try_again(copy, self.limits.total_s)
         self.remove(source)
 
     def remove(self, key: str) -> None:
@@ -98,14 +118,27 @@ class ObjectStore:
             with contextlib.suppress(FileNotFoundError):
                 self._ask(key, lambda library, client: library.delete(client, key))
 
-        try_again(delete)
+        try_again(delete, self.limits.total_s)
 
     def files(self, folder: str) -> Iterator[StoredFile]:
         """Yield the objects below a prefix, see Store.files."""
         prefix = None if folder in ("", ".") else folder
-        pages = self._ask(folder, lambda library, client: iter(library.list(client, prefix)))
-        while (page := self._ask(folder, lambda library, client: next(pages, None))) is not None:
-            yield from (StoredFile(found["path"], found["size"]) for found in page)
+
+        def pages() -> list[StoredFile]:
+            return self._ask(
+                folder,
+                lambda library, client: [
+                    StoredFile(found["path"], found["size"]) for page in library.list(client, prefix) for found in page
+                ],
+            )
+
+        # A page whose answer is cut ends the library's listing, which can only begin again.
+        yield from try_again(pages, self.limits.total_s)
+
+    @property
+    def limits(self) -> Limits:
+        """How long a request of this store may take."""
+        return self._settings().limits
 
     def _put(self, key: str, contents: bytes, mode: str) -> None:
         self._ask(key, lambda library, client: library.put(client, key, contents, mode=mode, use_multipart=False))
@@ -115,29 +148,33 @@ class ObjectStore:
         scheme = urlsplit(self.uri).scheme
         library = _library(scheme)
         try:
-            return request(library, _client(self.uri, self._settings()))
+            client = _client(self.uri, self._settings())
+            return interruptible(lambda: request(library, client))
         except library.exceptions.AlreadyExistsError as fault:
             raise FileExistsError(f"{self.uri}/{key} exists") from fault
         except FileNotFoundError:
             raise FileNotFoundError(f"{self.uri}/{key} does not exist") from None
         except (library.exceptions.BaseError, OSError) as fault:
-            raise StoreError(f"{self.uri}/{key}: {_reason(fault)}") from fault
+            raise StoreError(f"{self.uri}/{key}: {_reason(fault, self.limits)}") from fault
 
-    def _settings(self) -> Settings:
-        if self.settings is not None:
-            return self.settings
-        prefix = PREFIXES[EXTRAS[urlsplit(self.uri).scheme]]
-        return tuple(sorted((name, text) for name, text in os.environ.items() if name.startswith(prefix)))
+    def _settings(self) -> StoreSettings:
+        return self.settings if self.settings is not None else _settings_here(self.uri)
 
 
 class _Upload:
-    """An upload that only `close` completes: one that is dropped, as after an error, leaves no object."""
+    """A file of this machine that `close` uploads: one that is dropped, as after an error, leaves no object.
 
-    def __init__(self, store: ObjectStore, key: str, inner: Any) -> None:
+    So an upload can be repeated as a whole, whichever of its requests has failed.
+    """
+
+    def __init__(self, store: ObjectStore, key: str) -> None:
         self._store = store
         self._key = key
-        self._inner = inner
+        self._file = tempfile.SpooledTemporaryFile(max_size=PART_BYTES)  # noqa: SIM115
         self.closed = False
+
+    def __del__(self) -> None:
+        self._file.close()
 
     def writable(self) -> bool:
         """Return True."""
@@ -155,15 +192,15 @@ class _Upload:
         """Do nothing: parts of an upload have a least size."""
 
     def write(self, contents: bytes) -> int:
-        """Add bytes. Raises StoreError."""
-        self._store._ask(self._key, lambda library, client: self._inner.write(contents))
-        return len(contents)
+        """Add bytes. Raises OSError if the disk is full."""
+        return self._file.write(contents)
 
     def close(self) -> None:
-        """Complete the upload. Raises StoreError."""
+        """Upload the file. Raises StoreError."""
         if not self.closed:
             self.closed = True
-            self._store._ask(self._key, lambda library, client: self._inner.close())
+            with self._file:
+                self._store.upload(self._key, cast(BinaryIO, self._file))
 
 
 def _library(scheme: str) -> Any:
@@ -174,27 +211,48 @@ def _library(scheme: str) -> Any:
     return obstore
 
 
+def settings_replaced(uri: str) -> list[str]:
+    """Return the variables of the environment that settings of Spark replace for a store. Raises OptionError."""
+    kind = EXTRAS[urlsplit(uri).scheme]
+    found = client_settings(uri, kind, hadoop_settings())
+    return replaced_variables(kind, StoreSettings.of_environment(kind), found.variables)
+
+
+def _settings_here(uri: str) -> StoreSettings:
+    """Return the settings of this process: those of Spark above those of the environment. Raises PipelineError."""
+    kind = EXTRAS[urlsplit(uri).scheme]
+    found = client_settings(uri, kind, hadoop_settings())
+    environment = replace(StoreSettings.of_environment(kind), limits=found.limits, proxy_url=found.proxy_url)
+    return environment.with_variables(kind, found.variables)
+
+
 @cache
-def _client(uri: str, settings: Settings) -> Any:
+def _client(uri: str, settings: StoreSettings) -> Any:
     """Return the client of this process; it has connections, so that it cannot be pickled."""
     from obstore.exceptions import UnknownConfigurationKeyError
     from obstore.store import from_url
 
     config: dict[str, Any] = {}
-    for name, text in settings:
+    for name, text in settings.variables:
         # Other tools have settings of their own with the same prefix.
         with contextlib.suppress(UnknownConfigurationKeyError):
             from_url(uri, config={name: text})
             config[name] = text
-    options: dict[str, Any] = dict(CLIENT_OPTIONS)
-    if any(
-        name.endswith("_ENDPOINT") or "_ENDPOINT_URL" in name for name in config if config[name].startswith("http:")
-    ):
+    limits = settings.limits
+    options: dict[str, Any] = {
+        "timeout": timedelta(seconds=limits.request_s),
+        "connect_timeout": timedelta(seconds=limits.connect_s),
+    }
+    # The key of a service account of Google may have the address, too.
+    if any(text.startswith("http:") or '"http:' in text for text in config.values()):
         options["allow_http"] = True
+    if settings.proxy_url:
+        options["proxy_url"] = settings.proxy_url
     more: dict[str, Any] = {}
     if EXTRAS[urlsplit(uri).scheme] == "s3":
         more = _credentials(config)
-    return from_url(uri, config=config, client_options=options, retry_config=RETRIES, **more)
+    retry = {"max_retries": limits.retries, "retry_timeout": timedelta(seconds=limits.total_s)}
+    return from_url(uri, config=config, client_options=options, retry_config=retry, **more)
 
 
 def _credentials(config: dict[str, Any]) -> dict[str, Any]:
@@ -214,7 +272,10 @@ def _credentials(config: dict[str, Any]) -> dict[str, Any]:
     return {"credential_provider": Boto3CredentialProvider(session)}
 
 
-def _reason(fault: BaseException) -> str:
+def _reason(fault: BaseException, limits: Limits) -> str:
     """Return the first lines of an error: after them the library prints its structures."""
-    text = str(fault).split("\n\nDebug source", 1)[0]
-    return " ".join(text.split())[:400]
+    text, _, structures = str(fault).partition("\n\nDebug source")
+    told = " ".join(text.split())[:400]
+    if "TimedOut" in structures or "kind: Timeout" in structures:
+        told = f"no answer within {limits.request_s:g} s: {told}"
+    return told

@@ -15,8 +15,16 @@ from gregor.pipeline.filesystems.locations import location
 from gregor.pipeline.filesystems.remote_path import RemotePath
 
 Fault = Callable[[dict[str, Any]], str | None]
-"""A function of a request's WSGI environment that returns what to do: None, "refuse", "lose" or "slow down"."""
+"""A function of a request's WSGI environment that returns what to do.
 
+None, "refuse", "lose", "slow down", "hang" or "cut".
+
+A request that hangs is not carried out; its connection is closed without an answer when the server is told so. An
+answer that is cut has half its body.
+"""
+
+HANGS_S = 60.0
+"""The longest time for which a request hangs, so that a test that fails ends."""
 STATUSES = {"refuse": "500 Internal Server Error", "slow down": "503 Slow Down", "lose": "500 Internal Server Error"}
 
 
@@ -33,6 +41,8 @@ class S3Server:
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self.fault: Fault = lambda request: None
         self.faults = 0
+        self.released = threading.Event()
+        """Ends the requests that hang."""
         self.requests: list[str] = []
         self.bucket = f"lake-{uuid.uuid4().hex}"
 
@@ -63,6 +73,7 @@ class S3Server:
 
     def stop(self) -> None:
         """Stop to answer."""
+        self.released.set()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -74,6 +85,11 @@ class S3Server:
             answer: Iterable[bytes] = self._app(request, start)
             return answer
         self.faults += 1
+        if fault == "hang":
+            self.released.wait(HANGS_S)
+            raise ConnectionError("this request hung")
+        if fault == "cut":
+            return self._half(request, start)
         body = request["wsgi.input"].read(int(request.get("CONTENT_LENGTH") or 0))
         if fault == "lose":
             import io
@@ -81,6 +97,11 @@ class S3Server:
             b"".join(self._app({**request, "wsgi.input": io.BytesIO(body)}, lambda *given: lambda data: None))
         start(STATUSES[fault], [("Content-Length", "0")])
         return []
+
+    def _half(self, request: dict[str, Any], start: Callable[..., Any]) -> Iterator[bytes]:
+        body = b"".join(self._app(request, start))
+        yield body[: len(body) // 2]
+        raise ConnectionError("this answer was cut")
 
 
 @contextlib.contextmanager

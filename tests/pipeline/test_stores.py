@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
 import threading
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any
 
 import pytest
 
@@ -25,6 +27,7 @@ from gregor.pipeline.filesystems.files import files_below, move, open_output, pa
 from gregor.pipeline.filesystems.locations import location
 from gregor.pipeline.filesystems.remote_path import RemotePath
 from gregor.pipeline.filesystems.stores import StoreError
+from gregor.pipeline.hadoop_configuration import use_settings
 from tests.pipeline.s3_server import S3Server, s3_server
 
 
@@ -39,12 +42,13 @@ def server(running_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterato
     """Provide a server without faults, and attempts without pauses."""
     monkeypatch.setattr(retries, "PAUSES_S", (0.0, 0.0, 0.0))
     # The client's own repetitions would hide what happens after them.
-    monkeypatch.setattr(object_store, "RETRIES", {"max_retries": 0})
-    object_store._client.cache_clear()
+    use_settings({"spark.hadoop.fs.s3a.attempts.maximum": "0", "spark.hadoop.fs.s3a.connection.request.timeout": "1s"})
     running_server.faults = 0
     yield running_server
     running_server.fault = lambda request: None
-    object_store._client.cache_clear()
+    running_server.released.set()
+    running_server.released = threading.Event()
+    use_settings({})
 
 
 def failing(server: S3Server, method: str, fault: str, times: int) -> None:
@@ -65,13 +69,13 @@ def put(path: RemotePath, contents: bytes) -> None:
     path.store.create(str(path.key), contents)
 
 
-@pytest.mark.parametrize("fault", ["refuse", "lose", "slow down"])
+@pytest.mark.parametrize("fault", ["refuse", "lose", "slow down", "hang", "cut"])
 @pytest.mark.parametrize("times", [1, 3])
 def test_a_file_is_created_once_whatever_happens_to_the_answers(server: S3Server, fault: str, times: int) -> None:
     path = server.root(f"once-{fault}-{times}") / "entry.json"
     failing(server, "PUT", fault, times)
     put(path, b"ours")
-    assert server.faults == (1 if fault == "lose" else times)
+    assert server.faults == (1 if fault in ("lose", "cut") else times)
     assert path.read_bytes() == b"ours"
     with pytest.raises(FileExistsError):
         put(path, b"theirs")
@@ -135,22 +139,82 @@ def test_a_file_appears_when_it_is_complete(server: S3Server, rows: int) -> None
     assert path.stat().st_size == files_below(path.parent)[path]
 
 
-def fill(output: BinaryIO) -> None:
-    """Write until the store refuses."""
-    while True:
-        output.write(b"x" * (9 << 20))
-
-
-def test_a_writer_that_fails_leaves_no_file(server: S3Server) -> None:
-    path = server.root("broken") / "a.parquet"
+@pytest.mark.parametrize("size", [0, 9 << 20])
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_writer_that_fails_or_is_dropped_leaves_no_file(server: S3Server, size: int, fails: bool) -> None:
+    path = server.root("broken") / f"{size}-{fails}.parquet"
     output = open_output(path)
-    output.write(b"x" * (9 << 20))
+    output.write(b"x" * size)
     failing(server, "PUT", "refuse", 1000)
-    with pytest.raises(StoreError):
-        fill(output)
+    if fails:
+        with pytest.raises(StoreError, match="500 Internal Server Error"):
+            output.close()
     server.fault = lambda request: None
     del output
     assert not path.exists()
+
+
+@pytest.mark.parametrize("fault", ["refuse", "lose", "slow down", "hang", "cut"])
+@pytest.mark.parametrize("method", ["POST", "PUT"])
+def test_a_large_upload_is_repeated_whichever_request_fails(server: S3Server, fault: str, method: str) -> None:
+    path = server.root("repeated") / f"{method}-{fault}"
+    output = open_output(path)
+    for number in range(17):
+        output.write(b"%d" % (number % 10) * (1 << 20))
+    failing(server, method, fault, 2)
+    output.close()
+    assert server.faults
+    assert path.read_bytes() == b"".join(b"%d" % (number % 10) * (1 << 20) for number in range(17))
+
+
+def test_a_listing_whose_page_is_cut_begins_again(server: S3Server) -> None:
+    root = server.root("listed")
+    for number in range(3):
+        put(root / f"{number}", b"1")
+    failing(server, "GET", "cut", 1)
+    assert [path.name for path in files_below(root)] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("fault", ["hang", "cut", "slow down"])
+def test_a_store_that_stays_slow_or_cut_off_is_named_in_one_line(server: S3Server, fault: str) -> None:
+    path = server.root("slow") / "entry.json"
+    put(path, b"contents")
+    failing(server, "GET", fault, 1000)
+    with pytest.raises(StoreError) as failure:
+        path.read_bytes()
+    told = str(failure.value)
+    assert told.startswith(f"{path}: ")
+    assert "\n" not in told
+    assert {"hang": "no answer within 1 s", "cut": "body error", "slow down": "503 Service Unavailable"}[fault] in told
+
+
+def test_nothing_is_tried_again_after_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retries, "PAUSES_S", (0.0,) * 100)
+    attempts: list[int] = []
+
+    def attempt() -> None:
+        attempts.append(1)
+        raise StoreError("no")
+
+    for limit_s, most in ((-1.0, 1), (1000.0, 101)):
+        attempts.clear()
+        with pytest.raises(StoreError):
+            retries.try_again(attempt, limit_s)
+        assert len(attempts) == most
+
+
+def test_an_interruption_does_not_wait_for_a_request_that_hangs(server: S3Server) -> None:
+    path = server.root("interrupted") / "a"
+    use_settings({"spark.hadoop.fs.s3a.connection.request.timeout": "1h"})
+
+    def interrupt(request: dict[str, Any]) -> str:
+        os.kill(os.getpid(), signal.SIGINT)
+        return "hang"
+
+    server.fault = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        path.read_bytes()
+    server.released.set()
 
 
 def test_executors_get_the_settings_of_the_driver(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
