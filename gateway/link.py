@@ -32,6 +32,8 @@ GATHERED_BYTES = 64 * 1024
 """Largest request that is copied and sent without a task."""
 UNWATCHED_S = 1.0
 """The time for which the first byte of a stream is awaited before the client's disconnect is awaited as well."""
+DISCARDED_BYTES = 64 * 1024
+"""Bytes of an answer that is of no use which are read at a time."""
 CORRELATION_ID = Struct(">i")
 STREAM_HEAD = Struct(">ii")
 """Size and correlation id of an answer."""
@@ -294,6 +296,12 @@ class Stream:
             while count := await self.read_into(view[position:]):
                 position += count
         return frame
+
+    async def discard(self) -> None:
+        """Read the answer to its end and drop it. Raises LinkLostError."""
+        with memoryview(bytearray(DISCARDED_BYTES)) as space:
+            while await self.read_into(space):
+                pass
 
     async def _read_head(self, hangup: Hangup) -> None:
         head = memoryview(bytearray(STREAM_HEAD.size))

@@ -4,6 +4,8 @@ A consumer that reads a partition to its end fetches from one offset after the o
 sends one answer, the broker upstream prepares the next one. It waits in the socket until the consumer asks for it, and
 takes a part of `gregor.gateway.buffer.memory` from the start, so that it can be read at any time.
 
+A fetch of partitions with several leaders is sent to each of them; its answers are used together or not at all.
+
 The next offset of the consumer is only estimated: the messages of an answer are larger than the stored records, and the
 answer is cut at its promised size. The estimate is low, and batches before the consumer's offset are left out.
 """
@@ -36,10 +38,9 @@ Place = tuple[str, int]
 
 
 class SentAhead(NamedTuple):
-    """A fetch that was sent ahead, and what it has asked for."""
+    """A fetch that was sent ahead, to one broker or several, and what it has asked for."""
 
-    link: Link
-    stream: Stream
+    streams: Mapping[Link, Stream]
     hold: Hold
     version: int
     request: FetchRequest
@@ -52,7 +53,8 @@ class FetchAhead:
 
     def __init__(self) -> None:
         self._sent: SentAhead | None = None
-        self._frame: bytearray | None = None
+        self._frames: list[bytearray] | None = None
+        """The answers, once all have been read."""
         self._last: Mapping[Place, int] = {}
         self._growth = MARGIN
         self._misses = 0
@@ -91,63 +93,80 @@ class FetchAhead:
 
     def uses(self, link: Link) -> bool:
         """Return whether an answer arrives on this link that was not read."""
-        return self._sent is not None and self._frame is None and self._sent.link is link
+        return self._sent is not None and self._frames is None and link in self._sent.streams
 
     async def read(self, hangup: Hangup) -> None:
-        """Read the answer, so that its link can be used for other requests; a lost one is forgotten.
+        """Read the answers, so that their links can be used for other requests; lost and dropped ones are forgotten.
 
         Raises ClientGoneError if the client disconnects first.
         """
         sent = self._sent
-        if sent is None or self._frame is not None:
+        if sent is None or self._frames is not None:
             return
-        frame = None
+        frames: list[bytearray] = []
+        unread = dict(sent.streams)
         try:
-            await sent.stream.read_head(hangup)
-            if sent.stream.size <= sent.hold.size_bytes:
-                frame = await sent.stream.read_all()
+            for link, stream in sent.streams.items():
+                frame = await self._read_one(stream, sent, hangup)
+                del unread[link]
+                stream.end()
+                if frame is not None:
+                    frames.append(frame)
+        finally:
+            for link, stream in unread.items():
+                link.lose()
+                stream.end()
+            if len(frames) < len(sent.streams) or not sent.hold.size_bytes:
+                self._forget()
             else:
+                self._frames = frames
+
+    async def _read_one(self, stream: Stream, sent: SentAhead, hangup: Hangup) -> bytearray | None:
+        """Return an answer; None if its link was lost, or if there is no memory for the answer, which is discarded."""
+        try:
+            await stream.read_head(hangup)
+            if stream.size <= sent.hold.size_bytes // len(sent.streams):
+                return await stream.read_all()
+            if sent.hold.size_bytes:
                 # A broker returns the first batch whole, however large it is (KIP-74).
                 self._pause()
+            await stream.discard()
         except LinkLostError:
             pass
-        finally:
-            if frame is None:
-                sent.link.lose()
-                self._forget()
-            sent.stream.end()
-        self._frame = frame
+        return None
 
     async def take(
         self, version: int, request: FetchRequest, asked: Mapping[Place, FetchPartition], hangup: Hangup
-    ) -> tuple[bytearray, Hold] | None:
-        """Return the frame of the answer and its memory if it holds what is asked for now; else discard it.
+    ) -> tuple[list[bytearray], Hold] | None:
+        """Return the frames of the answers and their memory if they hold what is asked for now; else discard them.
 
         Raises ClientGoneError if the client disconnects first.
         """
         if self._sent is None:
             return None
         await self.read(hangup)
-        sent, frame = self._sent, self._frame
-        self._sent = self._frame = None
-        if sent is None or frame is None:
+        sent, frames = self._sent, self._frames
+        self._sent = self._frames = None
+        if sent is None or frames is None:
             return None
         if trio.current_time() - sent.sent_at <= LONGEST_AGE_S and _is_same(sent, version, request, asked):
             if all(part.fetch_offset >= sent.asked[place].fetch_offset for place, part in asked.items()):
                 self._misses = 0
-                return frame, sent.hold
+                return frames, sent.hold
             self._growth *= MARGIN_AFTER_MISS
             self._pause()
         sent.hold.release()
         return None
 
     def drop(self) -> None:
-        """Discard the fetch at once, because others need its memory or the client has disconnected."""
-        sent = self._sent
-        is_unread = self._frame is None
-        self._forget()
-        if sent is not None and is_unread:
-            sent.link.lose()
+        """Give up the memory at once, because others need it or the client has disconnected.
+
+        Answers that were not read are discarded before the next use of their links, which so keep their logins.
+        """
+        if self._frames is not None:
+            self._forget()
+        elif self._sent is not None:
+            self._sent.hold.release()
 
     def _pause(self) -> None:
         """Send fewer fetches ahead, as one was of no use."""
@@ -157,7 +176,7 @@ class FetchAhead:
     def _forget(self) -> None:
         if self._sent is not None:
             self._sent.hold.release()
-        self._sent = self._frame = None
+        self._sent = self._frames = None
 
 
 def _is_same(sent: SentAhead, version: int, request: FetchRequest, asked: Mapping[Place, FetchPartition]) -> bool:

@@ -45,7 +45,7 @@ class BufferMemory:
     def take_spare(self, wanted_bytes: int, drop: Callable[[], None]) -> Hold | None:
         """Hold memory for what need not be done yet, if half of all memory stays free; None if it would not.
 
-        When others need the memory, ``drop`` is called, which must release the hold; the oldest hold is the first.
+        When others need the memory, ``drop`` is called and the hold is released; the oldest hold is the first.
         """
         free_bytes = self.size_bytes - self.used_bytes
         granted = min(wanted_bytes, MOST_BYTES, free_bytes // SHARE)
@@ -61,7 +61,9 @@ class BufferMemory:
 
     async def _wait_for(self, size_bytes: int) -> None:
         while self._spare and self.size_bytes - self.used_bytes < size_bytes:
-            self._spare[next(iter(self._spare))]()
+            hold, drop = next(iter(self._spare.items()))
+            drop()
+            hold.release()
         if not self._waiting and self.size_bytes - self.used_bytes >= size_bytes:
             return
         entry = (size_bytes, trio.Event())

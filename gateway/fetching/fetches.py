@@ -19,7 +19,7 @@ from ...broker.server.parts import Answer
 from ...broker.server.request_header_cy import Header
 from ...protocol.apis import ApiKey
 from ...protocol.errors import DecodeError, ErrorCode
-from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse
 from ...protocol.refusals import merge, refused
 from ..addresses import Addresses, rewrite_brokers
 from ..frames import answer_parts, read_answer, read_request, request_frame
@@ -30,12 +30,12 @@ from ..sessions import Session
 from ..upstream import UnreachableError, Upstream
 from . import leader_hints
 from .ahead import FetchAhead, SentAhead, leave_out_passed
+from .asked_places import NO_SESSION, NO_SESSION_EPOCH, part_of, places_of, wanted_bytes
 from .buffer_memory import BufferMemory, Hold
 from .converted import AnswerEnd, FetchConversion, Place
 from .leader_hints import HintScanner
 from .streamed import PieceBuffer, StreamedAnswer
 
-NO_SESSION, NO_SESSION_EPOCH = 0, -1
 SLICE_MS = 100
 """The time for which several brokers are asked to wait for records. A broker that has records answers at once, but the
 client's answer waits for all brokers."""
@@ -78,12 +78,16 @@ class Fetches:
         request = read_request(ApiKey.FETCH, header, frame)
         assert isinstance(request, FetchRequest)
         if only is not None:
-            return await self._held(version, header, request, {only: _places(request)}, session)
+            return await self._held(version, header, request, {only: places_of(request)}, session)
         by_place = await self._router.leaders(request)
         places: dict[int, dict[Place, FetchPartition]] = {}
-        for place, part in _places(request).items():
+        for place, part in places_of(request).items():
             places.setdefault(by_place.get(place, ANY), {})[place] = part
         places = places or {ANY: {}}
+        if len(places) > 1 and ANY in places:
+            # A link takes one fetch at a time, so the broker that answers for these is one of the others.
+            unknown = places.pop(ANY)
+            next(iter(places.values())).update(unknown)
         # Fetch sessions and racks concern one broker; these partitions may be at several.
         request.session_id, request.session_epoch, request.rack_id = NO_SESSION, NO_SESSION_EPOCH, ""
         request.forgotten_topics_data = []
@@ -142,10 +146,10 @@ class Fetches:
         deadline = trio.current_time() + max(request.max_wait_ms, 0) / 1000
         asked = {place: part for own in places.values() for place, part in own.items()}
         session.pass_over(asked)
-        ahead = _fetch_ahead(session) if is_converted and len(places) == 1 and not session.is_logged_in else None
+        ahead = _fetch_ahead(session) if is_converted else None
         is_ahead_due = ahead is not None and ahead.is_due(asked)
         early = None if ahead is None else await self._sent_ahead(ahead, version, request, asked, session)
-        hold = await self._memory.take(_wanted_bytes(request)) if early is None else early[1]
+        hold = await self._memory.take(wanted_bytes(request)) if early is None else early[1]
         session.on_end = hold.release
         is_waiting = len(places) == 1
         next_offsets: Mapping[Place, int] = {}
@@ -174,7 +178,7 @@ class Fetches:
                 rounds += 1
                 if empty and rounds < MOST_EMPTY_ROUNDS and _is_without_records(found):
                     hold.release()
-                    hold = await self._memory.take(_wanted_bytes(request))
+                    hold = await self._memory.take(wanted_bytes(request))
                     session.on_end = hold.release
                     continue
             if size_bytes >= max(request.min_bytes, 1) or _has_error(found) or trio.current_time() >= deadline:
@@ -182,10 +186,9 @@ class Fetches:
             if len(places) == 1 and is_waiting:
                 break
             is_waiting = True
-        is_full = 2 * size_bytes >= min(hold.size_bytes, _wanted_bytes(request))
+        is_full = 2 * size_bytes >= min(hold.size_bytes, wanted_bytes(request))
         if ahead is not None and is_ahead_due and next_offsets and is_full:
-            (node,) = places
-            await self._send_ahead(ahead, version, header, request, asked, node, next_offsets, session)
+            await self._send_ahead(ahead, version, header, request, places, next_offsets, session)
         if found.node_endpoints:
             rewrite_brokers(found, header.api_version, self._addresses, session.client)
         parts = answer_parts(ApiKey.FETCH, header.api_version, header.correlation_id, found)
@@ -203,10 +206,10 @@ class Fetches:
         taken = await ahead.take(version, request, asked, session.client.hangup)
         if taken is None:
             return None
-        frame, hold = taken
+        frames, hold = taken
         self._memory.needed(hold)
         session.on_end = hold.release
-        found = _decoded(version, frame)
+        found = _merged([_decoded(version, frame) for frame in frames])
         leave_out_passed(found, asked)
         if _has_error(found) or _is_without_records(found):
             hold.release()
@@ -219,30 +222,35 @@ class Fetches:
         version: int,
         header: Header,
         request: FetchRequest,
-        asked: Mapping[Place, FetchPartition],
-        node: int,
+        places: Mapping[int, Mapping[Place, FetchPartition]],
         next_offsets: Mapping[Place, int],
         session: Session,
     ) -> None:
-        """Send the client's next fetch, if there is memory for its answer."""
-        hold = self._memory.take_spare(_wanted_bytes(request), ahead.drop)
+        """Send the client's next fetch to each broker, if there is memory for the answers."""
+        hold = self._memory.take_spare(wanted_bytes(request), ahead.drop)
         if hold is None:
             return
-        later = {place: copy(part) for place, part in asked.items()}
+        later = {node: {place: copy(part) for place, part in own.items()} for node, own in places.items()}
+        asked = {place: part for own in later.values() for place, part in own.items()}
         for place, next_offset in next_offsets.items():
-            later[place].fetch_offset = next_offset
+            asked[place].fetch_offset = next_offset
+        streams: dict[Link, Stream] = {}
+        share_bytes = hold.size_bytes // len(places)
+        is_sent = False
         try:
-            link = await self._link(session, node)
-            batches_bytes = max(hold.size_bytes - len(later) * PARTITION_OVERHEAD_BYTES, 1)
-            own = self._asked_of(request, later, header, batches_bytes, first=session.next_first())
-            stream = await link.start_stream(request_frame(ApiKey.FETCH, version, header, own))
+            for node, parts in later.items():
+                link = await self._link(session, node)
+                batches_bytes = max(share_bytes - len(parts) * PARTITION_OVERHEAD_BYTES, 1)
+                own = self._asked_of(request, parts, header, batches_bytes, first=session.next_first())
+                streams[link] = await link.start_stream(request_frame(ApiKey.FETCH, version, header, own))
+            is_sent = True
         except (LinkLostError, UnreachableError):
-            hold.release()
-            return
-        except BaseException:
-            hold.release()
-            raise
-        ahead.put(SentAhead(link, stream, hold, version, request, later, trio.current_time()))
+            pass
+        finally:
+            if streams:
+                ahead.put(SentAhead(streams, hold, version, request, asked, trio.current_time()))
+            if not is_sent:
+                hold.release()
 
     async def _round(
         self,
@@ -292,17 +300,15 @@ class Fetches:
         finally:
             for stream in streams.values():
                 stream.end()
-        whole, *others = [*responses, *refusals]
-        for other in others:
-            merge(whole, other)
+        whole = _merged([*responses, *refusals])
         self._heed(whole, session)
         return whole, hold
 
     def _asked_of(
         self, request: FetchRequest, places: Mapping[Place, FetchPartition], header: Header, max_bytes: int, first: int
     ) -> FetchRequest:
-        """Return the request for one broker, which does not wait; see `_part_of`."""
-        own = _part_of(request, places, first=first)
+        """Return the request for one broker, which does not wait; see `part_of`."""
+        own = part_of(request, places, first=first)
         own.max_wait_ms, own.min_bytes, own.max_bytes = 0, 1, max_bytes
         if header.api_version <= LAST_VERSION_OF_V1:
             own.isolation_level = int(self._is_read_committed)
@@ -324,47 +330,6 @@ def _fetch_ahead(session: Session) -> FetchAhead:
     return session.ahead
 
 
-def _places(request: FetchRequest) -> dict[Place, FetchPartition]:
-    return {
-        (topic.topic or topic_text(topic.topic_id), part.partition): part
-        for topic in request.topics
-        for part in topic.partitions
-    }
-
-
-def _part_of(request: FetchRequest, places: Mapping[Place, FetchPartition], *, first: int) -> FetchRequest:
-    """Return the request for one broker: these partitions, partition number ``first`` before the others.
-
-    A broker fills partitions in the order of the request. With the order of a client that leaves it as it is, the
-    first partitions would take all bytes again and again, where in Kafka each has its own limit.
-    """
-    flat = [
-        (topic, part)
-        for topic in request.topics
-        for part in topic.partitions
-        if (topic.topic or topic_text(topic.topic_id), part.partition) in places
-    ]
-    first %= max(len(flat), 1)
-    topics: list[FetchTopic] = []
-    for topic, part in flat[first:] + flat[:first]:
-        if not topics or (topics[-1].topic, topics[-1].topic_id) != (topic.topic, topic.topic_id):
-            topics.append(FetchTopic(topic=topic.topic, topic_id=topic.topic_id))
-        topics[-1].partitions.append(places[topic.topic or topic_text(topic.topic_id), part.partition])
-    return FetchRequest(
-        replica_id=request.replica_id,
-        isolation_level=request.isolation_level,
-        session_id=NO_SESSION,
-        session_epoch=NO_SESSION_EPOCH,
-        topics=topics,
-    )
-
-
-def _wanted_bytes(request: FetchRequest) -> int:
-    """Return how many bytes of batches a client asks for."""
-    limits = sum(max(part.partition_max_bytes, 0) for topic in request.topics for part in topic.partitions)
-    return max(min(limits, request.max_bytes), 1)
-
-
 def _decoded(version: int, frame: bytearray) -> FetchResponse:
     try:
         response = read_answer(ApiKey.FETCH, version, frame)
@@ -372,6 +337,13 @@ def _decoded(version: int, frame: bytearray) -> FetchResponse:
         raise UnanswerableError(f"upstream's answer to Fetch v{version} is malformed: {error}") from error
     assert isinstance(response, FetchResponse)
     return response
+
+
+def _merged(responses: list[FetchResponse]) -> FetchResponse:
+    whole, *others = responses
+    for other in others:
+        merge(whole, other)
+    return whole
 
 
 def _refusal(version: int, request: FetchRequest) -> FetchResponse:

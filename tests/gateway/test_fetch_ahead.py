@@ -5,19 +5,24 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import trio
 
 from gregor.gateway.fetching.buffer_memory import BufferMemory
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages.delete_topics import DeleteTopicsRequest
 from gregor.protocol.messages.metadata import MetadataRequest
+from gregor.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from gregor.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from gregor.protocol.records.batches import iter_batches, iter_records
 from gregor.protocol.records.compression import Codec
 from tests.gateway.kafka_4 import GatewayAndBroker, gateway_before_kafka_4
 from tests.gateway.test_fetched_records import new_batch
 from tests.gateway.test_old_versions import fetch, new_topic, records_of
+from tests.gateway.test_security import BROKER, OWN_LOGIN
 from tests.waiting import wait_until
 from tests.wire import Wire
 
@@ -129,4 +134,40 @@ async def test_memory_of_a_fetch_ahead_is_released_for_a_waiting_fetch() -> None
     needed = await memory.take_exactly(MEMORY)
     assert (spare.size_bytes, needed.size_bytes, memory.used_bytes) == (0, MEMORY, MEMORY)
     assert memory.take_spare(60_000, drop) is None
+    needed.release()
+
+
+@pytest.mark.parametrize("has_arrived", [False, True])
+def test_a_fetch_ahead_that_is_dropped_keeps_the_connection_of_a_login(tmp_path: Path, has_arrived: bool) -> None:
+    """The exchange of SCRAM cannot be repeated, so the connection must not end while the client is connected."""
+    settings = {**OWN_LOGIN, "gregor.gateway.sasl.pass.through": "true", "gregor.gateway.buffer.memory": str(MEMORY)}
+    with gateway_before_kafka_4(tmp_path, settings, BROKER) as pair, Wire(pair.address) as wire:
+        wire.ask(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism="PLAIN"))
+        wire.ask(ApiKey.SASL_AUTHENTICATE, 0, SaslAuthenticateRequest(auth_bytes=b"\0alice\0a"))
+        topic, count = filled_topic(wire, Codec.GZIP, 500)
+        (session,) = (each for each in pair.gateway.sessions._sessions.values() if each.is_logged_in)
+        links = list(session._links.values())
+        found: list[int] = []
+        drops = 0
+        while len(found) < count:
+            found += read(wire, 2, topic, len(found))
+            if pair.gateway.memory.used_bytes and session.ahead is not None:
+                if has_arrived:
+                    wire.ask(ApiKey.METADATA, 0, MetadataRequest())
+                session.ahead.drop()
+                assert pair.gateway.memory.used_bytes == 0
+                drops += 1
+        assert found == list(range(count))
+        assert drops > 1
+        assert list(session._links.values()) == links
+
+
+async def test_memory_of_a_fetch_ahead_that_is_still_being_sent_is_released_for_others() -> None:
+    """While the request is sent, nothing but the hold is known of it."""
+    memory = BufferMemory(MEMORY)
+    spare = memory.take_spare(60_000, lambda: None)
+    assert spare is not None
+    with trio.fail_after(1):
+        needed = await memory.take_exactly(MEMORY)
+    assert (spare.size_bytes, needed.size_bytes) == (0, MEMORY)
     needed.release()

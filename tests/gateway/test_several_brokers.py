@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Iterator
 from uuid import UUID
@@ -31,6 +32,7 @@ from gregor.protocol.messages.offset_commit import (
 from gregor.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from gregor.protocol.records import v1, v2
 from gregor.protocol.records.batches import iter_batches, iter_records
+from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.record import Record
 from tests.cluster_of_processes import ClusterOfProcesses, running_cluster
 from tests.free_ports import FIRST
@@ -249,3 +251,71 @@ def test_only_retriable_errors_are_returned_after_a_broker_was_killed(cluster: C
     assert all(values[index].count(b"before") == 1 for index in range(PARTITIONS))
     victim.start_again()
     cluster.wait_until_all_see_all()
+
+
+@pytest.mark.parametrize("version", [1, 3, 11])
+def test_a_fetch_of_known_and_unknown_partitions_is_answered_for_each(wire: Wire, version: int) -> None:
+    """Any broker answers for the unknown ones, perhaps on a connection that the known ones use as well."""
+    produce_to_all(wire, b"known")
+    for _ in range(3):
+        indices = [0, 1, 2, 3, 4, 5, 77]
+        parts = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in indices]
+        topics = [FetchTopic(topic="missing", partitions=parts[:2]), FetchTopic(topic="t", partitions=parts)]
+        answer = wire.ask(ApiKey.FETCH, version, FetchRequest(max_wait_ms=100, min_bytes=1, topics=topics))
+        errors = {
+            (topic.topic, part.partition_index): part.error_code
+            for topic in answer.responses
+            for part in topic.partitions
+        }
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert errors == {
+            **{("t", index): ErrorCode.NONE for index in indices[:-1]},
+            ("t", 77): unknown,
+            ("missing", 0): unknown,
+            ("missing", 1): unknown,
+        }
+
+
+def test_a_consumer_of_partitions_of_several_leaders_reads_every_record_once(cluster: ClusterOfProcesses) -> None:
+    """Its fetches are sent ahead to each leader; the gateway converts zstd, so that they are held."""
+    settings = {"gregor.message.downconversion.zstd.codec": "gzip", "gregor.gateway.metadata.refresh.ms": "200"}
+    with cluster.wire(1) as direct:
+        topic = CreatableTopic(name="ahead", num_partitions=PARTITIONS, replication_factor=1)
+        direct.ask(ApiKey.CREATE_TOPICS, 4, CreateTopicsRequest(topics=[topic], timeout_ms=10000))
+    with gateway_before(cluster.bootstrap, settings) as gateway, Wire(("127.0.0.1", gateway.listening[0].port)) as wire:
+        chance = random.Random(1)
+        for _ in range(60):
+            records = [Record(n, 1, None, chance.randbytes(3000)) for n in range(4)]
+            data = memoryview(v2.build_batch(records, codec=Codec.ZSTD))
+            parts = [PartitionProduceData(index=index, records=data) for index in range(PARTITIONS)]
+            request = ProduceRequest(
+                acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="ahead", partition_data=parts)]
+            )
+            wait_until(
+                lambda request=request: (
+                    not any(  # type: ignore[misc]
+                        part.error_code
+                        for part in wire.ask(ApiKey.PRODUCE, 7, request).responses[0].partition_responses
+                    )
+                )
+            )
+        offsets = dict.fromkeys(range(PARTITIONS), 0)
+        was_ahead = False
+        while min(offsets.values()) < 240:
+            parts_asked = [
+                FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=60_000)
+                for index, offset in offsets.items()
+            ]
+            fetch = FetchRequest(
+                max_wait_ms=500, min_bytes=1, topics=[FetchTopic(topic="ahead", partitions=parts_asked)]
+            )
+            for part in wire.ask(ApiKey.FETCH, 2, fetch).responses[0].partitions:
+                assert part.error_code == ErrorCode.NONE
+                for batch in iter_batches(bytes(part.records)):
+                    for record in iter_records(batch):
+                        if record.offset >= offsets[part.partition_index]:
+                            assert record.offset == offsets[part.partition_index]
+                            offsets[part.partition_index] += 1
+            was_ahead = was_ahead or gateway.memory.used_bytes > 0
+        assert set(offsets.values()) == {240}
+        assert was_ahead
