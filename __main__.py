@@ -1,6 +1,5 @@
-"""Run the command `gregor` as ``python -m gregor``, where scripts of the environment are not on the PATH."""
+"""``python -m gregor``: the program `gregor`, where scripts of the environment are not on the PATH."""
 
 from .command_line import main
 
-if __name__ == "__main__":
-    main()
+raise SystemExit(main())
