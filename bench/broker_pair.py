@@ -119,12 +119,16 @@ class Kafka(BenchBroker):
 
 
 @contextmanager
-def broker_pair(scratch: Path, *settings: str) -> Iterator[list[BenchBroker]]:
-    """Provide both brokers, stopped and empty, with these settings; Gregor alone without ../shared."""
+def broker_pair(scratch: Path, *settings: str, only: str | None = None) -> Iterator[list[BenchBroker]]:
+    """Provide both brokers, stopped and empty, with these settings.
+
+    Gregor alone without ../shared or with `only` "gregor", Kafka alone with "kafka".
+    """
     brokers: list[BenchBroker] = []
     try:
-        brokers.append(Gregor(scratch / "gregor", settings))
-        if (SHARED / "peer").is_dir():
+        if only != "kafka":
+            brokers.append(Gregor(scratch / "gregor", settings))
+        if only != "gregor" and (SHARED / "peer").is_dir():
             brokers.append(Kafka(settings))
         yield brokers
     finally:

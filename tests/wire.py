@@ -73,6 +73,10 @@ class Wire:
     def ask(self, key: AnyApiKey, version: int, request: Any) -> Any:
         """Send ``request`` and return its decoded response."""
         self.send(key, version, request)
+        return self.answer(key, version)
+
+    def answer(self, key: AnyApiKey, version: int) -> Any:
+        """Return the next answer, decoded as one to such a request."""
         data = self.receive_frame()
         header_version = apis.response_header_version(key, version)
         header_size = len(encode(ResponseHeader(correlation_id=self.correlation_id), header_version))
