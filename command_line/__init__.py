@@ -6,6 +6,7 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from .. import __version__
 from .importing import imports_without_collections
@@ -62,11 +63,17 @@ A Kafka broker for every client from 0.8 to 4.x, and tools for Gregor and Kafka 
 """
 
 
+class CommandParser(argparse.ArgumentParser):
+    """A parser that prints descriptions and examples with their own line breaks, and so do its subparsers."""
+
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(**options)
+
+
 def build_parser(commands: Sequence[str]) -> argparse.ArgumentParser:
     """Return the program's parser with the parsers of these commands."""
-    parser = argparse.ArgumentParser(
-        prog="gregor", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = CommandParser(prog="gregor", description=DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"gregor {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in commands:

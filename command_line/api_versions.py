@@ -28,7 +28,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="print the versions of each API that each broker serves",
         description="Print the versions of each API that each broker serves, and the newest that `gregor` would use.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_connection_options(parser)
     add_json_option(parser)

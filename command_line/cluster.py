@@ -25,7 +25,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="run a cluster of brokers on this machine",
         description="Run a cluster of brokers in the foreground, one process for each broker, until SIGTERM or Ctrl-C.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--brokers", type=_count, default=3, metavar="N", help="number of brokers (default: 3)")
     parser.add_argument(

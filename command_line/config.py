@@ -21,7 +21,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="list the broker's configurations",
         description="List the broker's configurations with their defaults and descriptions: all, or those with a WORD.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("words", nargs="*", metavar="WORD", help="list only keys that contain one of these words")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")

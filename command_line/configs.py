@@ -58,7 +58,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "configs",
         help="show and change configurations of topics, brokers, users and clients",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_connection_options(parser)
     add_json_option(parser)

@@ -58,7 +58,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "consume",
         help="print the records of topics",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_connection_options(parser, "--consumer.config", "--command-config")
     source = parser.add_mutually_exclusive_group(required=True)

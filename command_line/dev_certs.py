@@ -31,7 +31,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "dev-certs",
         help="make certificates, a user and settings for a secured broker (development)",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--dir", default="gregor-certs", type=Path, metavar="DIR", help="default: %(default)s")
     parser.add_argument(

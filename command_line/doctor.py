@@ -45,7 +45,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         description="Check DNS, ports, advertised listeners, leaders and replicas of a cluster, and the limits and the "
         "disk of this machine.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("server", nargs="?", metavar="HOST:PORT", help="a broker (default: $GREGOR_BOOTSTRAP_SERVER)")
     parser.add_argument("--command-config", dest="client_config", metavar="FILE", help="client configurations")

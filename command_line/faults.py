@@ -40,7 +40,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="make a Gregor broker slow, refuse requests or close connections, for tests of clients",
         description=DESCRIPTION,
         epilog=_words_epilog(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(dest="action", metavar="add|list|clear|clock", required=True)
     adding = _action(actions, "add", "set a rule, or replace the rule of that name", epilog=_words_epilog())
@@ -65,7 +64,6 @@ def _action(
         help=sentence,
         description=sentence,
         epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_connection_options(parser)
     parser.add_argument("--broker", type=int, metavar="ID", help="only this broker (default: all brokers)")

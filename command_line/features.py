@@ -29,7 +29,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "features",
         help="show and change the features of a cluster",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_connection_options(parser)
     actions = parser.add_subparsers(dest="action", metavar="|".join(ACTIONS), required=True)

@@ -25,7 +25,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="serve old clients in front of Kafka 4",
         description="Run a gateway in the foreground until SIGTERM or Ctrl-C.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_configuration_options(parser, "GATEWAY.PROPERTIES")
     parser.add_argument(

@@ -54,7 +54,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "groups",
         help="list and describe consumer groups, delete them, reset offsets",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_connection_options(parser)
     add_json_option(parser)

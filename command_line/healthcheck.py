@@ -32,7 +32,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "healthcheck",
         help="exit 0 if a broker answers",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--bootstrap-server", default=os.environ.get("GREGOR_BOOTSTRAP_SERVER") or "localhost:9092", metavar="HOST:PORT"

@@ -22,15 +22,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "metadata",
         help="restore the metadata of a controller",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     recovery = actions.add_parser(
         "recover",
         help="replace the controller's metadata log with a broker's copy",
-        description="Replace the metadata log of a controller that has lost it, or has an older one, with the "
-        "longest of the brokers' copies. The controller must not be running; the brokers may. The log that the "
-        "controller had is kept beside it, as __cluster_metadata-0.*-stray.",
+        description="Replace the metadata log of a controller that has lost it, or has an older one, with the longest\n"
+        "of the brokers' copies. The controller must not be running; the brokers may. The log that the controller had\n"
+        "is kept beside it, as __cluster_metadata-0.*-stray.",
     )
     recovery.add_argument(
         "--from",

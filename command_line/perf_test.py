@@ -21,7 +21,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "perf-test",
         help="measure producing and consuming",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     directions = parser.add_subparsers(dest="direction", required=True, metavar="producer | consumer")
     _add_producer(directions)

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from . import CommandParser
 from .asking import UsageError, run_tool, say
 from .progress import ProgressBar
 from .quiet_jvm import JavaLog
@@ -43,7 +44,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "pipeline",
         help="copy topics to tables and back, with Spark",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     jobs = parser.add_subparsers(dest="job", metavar="JOB", required=True, parser_class=JobParser)
     table: dict[str, str] = importlib.import_module(f"{JOBS_ROOM}.table", __package__).JOBS
@@ -53,7 +53,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
             name,
             help=module.HELP,
             description=module.__doc__,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         place = job.add_mutually_exclusive_group()
         place.add_argument(
@@ -102,7 +101,7 @@ def _setting(text: str) -> tuple[str, str]:
     return name, value
 
 
-class JobParser(argparse.ArgumentParser):
+class JobParser(CommandParser):
     """A parser that reports a usage error in one line, as the options of a job fill a screen."""
 
     def error(self, message: str) -> NoReturn:

@@ -45,7 +45,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "produce",
         help="send lines from standard input as records",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_connection_options(parser, "--producer.config", "--command-config")
     parser.add_argument("--topic", required=True, help="topic to send records to")

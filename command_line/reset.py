@@ -29,7 +29,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "reset",
         help="delete all topics, groups and offsets of a test broker",
         description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_connection_options(parser)
     parser.add_argument("--recreate", action="store_true", help="create the topics again, empty, with their settings")

@@ -44,7 +44,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="run a broker",
         description="Run a broker in the foreground until SIGTERM or Ctrl-C.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_configuration_options(parser, "SERVER.PROPERTIES")
     parser.add_argument(

@@ -22,7 +22,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="save the state of a stopped broker, and load it",
         description="Save the state of a stopped broker to a file, or replace a broker's state by a saved one.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("action", choices=["save", "load"], help="save to the file, or load from it")
     parser.add_argument("snapshot", type=Path, metavar="FILE", help="the snapshot, a tar file")

@@ -29,7 +29,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "storage",
         help="format log directories before the first start (kafka-storage)",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     format_ = actions.add_parser("format", help="format the log directories of a configuration")

@@ -59,7 +59,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "transactions",
         help="list, describe and abort transactions",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_connection_options(parser)
     actions = parser.add_subparsers(dest="action", metavar="|".join(ACTIONS), required=True)

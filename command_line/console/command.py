@@ -24,7 +24,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="show a cluster in a browser",
         description="Serve web pages about a cluster until Ctrl-C: topics, records, groups, clients, faults.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_connection_options(parser)
     parser.add_argument(
