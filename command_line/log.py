@@ -33,7 +33,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "verify",
         help="check CRCs, offsets, indexes and checkpoints, without changing anything",
         description="Check CRCs, offsets, indexes and checkpoints, and print how a broker would treat each fault at\n"
-        "its start. Nothing is changed or locked, so a broker may be running. The exit status is 1 if anything is wrong.",
+        "its start. Nothing is changed or locked, so a broker may be running. The exit status is 1 if anything\n"
+        "is wrong.",
     )
     verify.add_argument("directories", nargs="+", metavar="DIR", help="log directory, or directory of a partition")
     verify.set_defaults(run=run)
