@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -14,6 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 START_LIMIT_S = 20.0
+PEER = Path(__file__).resolve().parents[2] / "shared" / "peer" / "kafka39"
+PEER_HOME = os.environ.get("PEER_HOME", Path.home() / ".cache" / "peer-kafka39")
+KAFKA_PORT = 24040
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,17 @@ def one_broker(*overrides: str) -> Iterator[OneBroker]:
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait()
+
+
+@contextmanager
+def kafka_broker(port: int = KAFKA_PORT) -> Iterator[OneBroker]:
+    """Run Apache Kafka 3.9.1 during the context, if ../shared/peer is there; it also takes the port after `port`."""
+    start = subprocess.run([PEER, "start", str(port)], check=True, capture_output=True, text=True)
+    bootstrap, _, pid = start.stdout.split()
+    try:
+        yield OneBroker(bootstrap, int(pid), Path(PEER_HOME) / f"data-{port}" / "log")
+    finally:
+        subprocess.run([PEER, "stop", str(port)], check=False)
 
 
 def _wait_for(port: int) -> None:

@@ -1,4 +1,4 @@
-"""The CPU seconds and memory of a process and all of its descendants."""
+"""The CPU seconds and memory of a process and its descendants, by part: the driver, the JVM, Python's workers."""
 
 from __future__ import annotations
 
@@ -7,19 +7,32 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-LOOK_EVERY_S = 0.1
+LOOK_EVERY_S = 0.25
+
+
+class Part(StrEnum):
+    """A part of the tree of processes that a program with Spark is."""
+
+    DRIVER = "driver"
+    """The program itself."""
+    JVM = "jvm"
+    WORKERS = "workers"
+    """All others: Python's workers, and processes that plan for the driver."""
 
 
 class _Process(NamedTuple):
     pid: int
     parent: int
-    ticks: int
-    """The ticks of the process, and of its children that have ended and were waited for."""
+    part: Part
+    own_ticks: int
+    ended_ticks: int
+    """The ticks of children that have ended and were waited for."""
     rss_bytes: int
 
 
@@ -29,9 +42,12 @@ def _tree(root: int) -> Iterator[_Process]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with suppress(OSError):
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                pages = int(fields[21])
-                process = _Process(int(entry.name), int(fields[1]), sum(map(int, fields[11:15])), pages * PAGE_BYTES)
+                head, _, tail = (entry / "stat").read_text().rpartition(")")
+                fields, pid = tail.split(), int(entry.name)
+                is_java = head.endswith("(java")
+                part = Part.DRIVER if pid == root else Part.JVM if is_java else Part.WORKERS
+                own, ended = sum(map(int, fields[11:13])), sum(map(int, fields[13:15]))
+                process = _Process(pid, int(fields[1]), part, own, ended, int(fields[21]) * PAGE_BYTES)
                 children[process.parent].append(process)
                 if process.pid == root:
                     waiting.append(process)
@@ -41,18 +57,47 @@ def _tree(root: int) -> Iterator[_Process]:
         yield process
 
 
+def cpu_by_part(root: int) -> dict[Part, float]:
+    """Return the user and system seconds so far of each part; children that have ended count for the workers."""
+    ticks = dict.fromkeys(Part, 0)
+    for process in _tree(root):
+        ticks[process.part] += process.own_ticks
+        ticks[Part.WORKERS] += process.ended_ticks
+    return {part: count / TICKS_PER_SECOND for part, count in ticks.items()}
+
+
 def cpu_seconds(root: int) -> float:
     """Return the user and system time so far of the process and its descendants, ended ones included."""
-    return sum(process.ticks for process in _tree(root)) / TICKS_PER_SECOND
+    return sum(cpu_by_part(root).values())
 
 
 class MemoryWatch:
-    """The result of `watched_memory`: `peak_bytes` is the largest observed sum of resident memory; shared pages count
-    for each.
+    """The result of `watched_memory`: the largest observed sums of memory, of all processes and of each part.
+
+    Of the JVM it is the resident memory, of other processes the proportional one (PSS): a page that workers share,
+    as they are forked, counts once in all.
     """
 
     def __init__(self) -> None:
         self.peak_bytes = 0
+        self.peak_by_part = dict.fromkeys(Part, 0)
+
+    def look(self, root: int) -> None:
+        """Add the memory that the processes have now."""
+        now = dict.fromkeys(Part, 0)
+        for process in _tree(root):
+            # A PSS walks all pages, which takes milliseconds in a JVM, and the JVM shares none.
+            now[process.part] += process.rss_bytes if process.part is Part.JVM else _pss_bytes(process)
+        self.peak_bytes = max(self.peak_bytes, sum(now.values()))
+        self.peak_by_part = {part: max(peak, now[part]) for part, peak in self.peak_by_part.items()}
+
+
+def _pss_bytes(process: _Process) -> int:
+    with suppress(OSError):
+        for line in Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) << 10
+    return process.rss_bytes
 
 
 @contextmanager
@@ -63,7 +108,7 @@ def watched_memory(root: int) -> Iterator[MemoryWatch]:
 
     def look() -> None:
         while not over.wait(LOOK_EVERY_S):
-            watch.peak_bytes = max(watch.peak_bytes, sum(process.rss_bytes for process in _tree(root)))
+            watch.look(root)
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()

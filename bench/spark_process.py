@@ -5,12 +5,21 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO
 
 from bench.one_broker import OneBroker
-from bench.process_tree import cpu_seconds, watched_memory
+from bench.process_tree import Part, cpu_by_part, watched_memory
+
+
+class Costs(dict[str, float]):
+    """What happened during `SparkProcess.costs`, filled at its end.
+
+    Seconds of CPU: `spark_cpu`, of it `driver_cpu`, `jvm_cpu` and `workers_cpu`, and `broker_cpu`; `wall_seconds`;
+    MiB of memory at its peak: `mib`, and `driver_mib`, `jvm_mib`, `workers_mib`.
+    """
 
 
 class SparkProcess:
@@ -31,18 +40,34 @@ class SparkProcess:
         answer: dict[str, float] = json.loads(line)
         return answer
 
+    def ask(self, line: str) -> dict[str, float]:
+        """Send a line and return its answer."""
+        self._input.write(f"{line}\n")
+        self._input.flush()
+        return self._answer()
+
     def measured(self, line: str, brokers: Sequence[OneBroker]) -> dict[str, float]:
-        """Return the answer, with `spark_cpu` and `broker_cpu` in seconds, and the peak of Spark's memory in `mib`."""
-        pid = self._process.pid
-        spark_before, broker_before = cpu_seconds(pid), sum(broker.cpu_seconds() for broker in brokers)
+        """Return the answer to a line together with its `costs`."""
+        with self.costs(brokers) as costs:
+            answer = self.ask(line)
+        return {**answer, **costs}
+
+    @contextmanager
+    def costs(self, brokers: Sequence[OneBroker]) -> Iterator[Costs]:
+        """Measure the costs of the context in Spark's processes and in the brokers."""
+        pid, costs = self._process.pid, Costs()
+        started = time.perf_counter()
+        spark_before, broker_before = cpu_by_part(pid), sum(broker.cpu_seconds() for broker in brokers)
         with watched_memory(pid) as memory:
-            self._input.write(f"{line}\n")
-            self._input.flush()
-            figures = self._answer()
-        figures["spark_cpu"] = cpu_seconds(pid) - spark_before
-        figures["broker_cpu"] = sum(broker.cpu_seconds() for broker in brokers) - broker_before
-        figures["mib"] = memory.peak_bytes / 2**20
-        return figures
+            yield costs
+        spark_after = cpu_by_part(pid)
+        costs["wall_seconds"] = time.perf_counter() - started
+        costs["broker_cpu"] = sum(broker.cpu_seconds() for broker in brokers) - broker_before
+        costs["spark_cpu"] = sum(spark_after.values()) - sum(spark_before.values())
+        costs["mib"] = memory.peak_bytes / 2**20
+        for part in Part:
+            costs[f"{part}_cpu"] = spark_after[part] - spark_before[part]
+            costs[f"{part}_mib"] = memory.peak_by_part[part] / 2**20
 
 
 @contextmanager
