@@ -1,7 +1,12 @@
-"""Memory shared between a kernel and Arrow: numbers, byte strings, constants, lists."""
+"""Memory shared between a kernel and Arrow: numbers, byte strings, constants, lists.
+
+Nothing here converts a Python object with `pa.array` or `pa.scalar`: PyArrow imports pandas for that, if it is
+installed, which takes half a second of CPU and 50 MB in each of Spark's Python workers.
+"""
 
 from __future__ import annotations
 
+from array import array
 from functools import lru_cache
 from typing import Literal
 
@@ -15,10 +20,6 @@ from ...protocol.records.compression import Codec
 _FORMATS: dict[pa.DataType, Literal["q", "i", "B"]] = {pa.int64(): "q", pa.int32(): "i", pa.uint8(): "B"}
 _WIDTHS = {"q": 8, "i": 4, "B": 1}
 _NO_ENDS = bytes(4)
-
-CODEC_NAMES = pa.array([codec.name.lower() for codec in Codec] + [None] * (8 - len(Codec)), pa.string())
-"""The names by the codec number in a batch's attributes; null for numbers that Kafka does not define."""
-
 
 class FixedColumn:
     """Memory for `rows` numbers of an Arrow type; the kernel writes to `view`."""
@@ -92,20 +93,38 @@ def _elements(buffer: pa.Buffer, code: Literal["q", "i", "B"], first: int, count
     return memoryview(buffer).cast("B").cast(code)[first : first + count]
 
 
-def codec_names(codecs: pa.Array) -> pa.Array:
-    """Convert codec ids to names."""
-    ends = pc.min_max(codecs)
-    if ends["min"] == ends["max"]:
-        return constant(CODEC_NAMES[codecs[0].as_py()].as_py(), pa.string(), len(codecs))
-    return CODEC_NAMES.take(codecs)
-
-
 def constant(value: str | int | None, arrow_type: pa.DataType, rows: int) -> pa.Array:
     """Return a column with the same value in each row."""
     # Built for a power of two, so that few arrays are built in all; a slice costs nothing.
     return _repeated(value, arrow_type, 1 << max(rows - 1, 0).bit_length()).slice(0, rows)
 
 
+def scalar(value: str | int, arrow_type: pa.DataType) -> pa.Scalar:
+    """Return a value for functions of `pyarrow.compute`."""
+    return constant(value, arrow_type, 1)[0]
+
+
 @lru_cache(maxsize=64)
 def _repeated(value: str | int | None, arrow_type: pa.DataType, rows: int) -> pa.Array:
-    return pa.repeat(pa.scalar(value, arrow_type), rows)
+    if value is None:
+        return pa.nulls(rows, arrow_type)
+    if isinstance(value, str):
+        text = value.encode()
+        ends = array("i", range(0, len(text) * (rows + 1), len(text)) if text else bytes(rows + 1))
+        data = pa.py_buffer(text * rows)
+        return pa.Array.from_buffers(arrow_type, rows, [None, pa.py_buffer(ends), data])
+    return pa.Array.from_buffers(arrow_type, rows, [None, pa.py_buffer(array(_FORMATS[arrow_type], [value]) * rows)])
+
+
+CODEC_NAMES = pa.concat_arrays(
+    [constant(codec.name.lower(), pa.string(), 1) for codec in Codec] + [pa.nulls(8 - len(Codec), pa.string())]
+)
+"""The names by the codec number in a batch's attributes; null for numbers that Kafka does not define."""
+
+
+def codec_names(codecs: pa.Array) -> pa.Array:
+    """Convert codec ids to names."""
+    ends = pc.min_max(codecs)
+    if ends["min"] == ends["max"]:
+        return constant(CODEC_NAMES[codecs[0].as_py()].as_py(), pa.string(), len(codecs))
+    return CODEC_NAMES.take(codecs)

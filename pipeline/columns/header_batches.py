@@ -13,11 +13,11 @@ from ...protocol.records.batches import BatchView, inner_message_set, iter_batch
 from ...protocol.records.compression import decompress
 from ...protocol.records.headers_cy import HeaderColumns
 from ..errors import DamagedLogError, reason
-from .arrow_columns import FixedColumn, codec_names, constant
+from .arrow_columns import FixedColumn, codec_names, constant, scalar
 from .schemas import BATCHES, RAW, TIMESTAMP
 
 UNKNOWN = -1
-MICROS = pa.scalar(1000, pa.int64())
+MICROS = scalar(1000, pa.int64())
 RAW_CHUNK_BYTES = 8 << 20
 """The largest size of raw batches in one Arrow batch, unless a single batch is larger."""
 RAW_CHUNK_ROWS = 10_000

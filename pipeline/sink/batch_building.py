@@ -13,10 +13,11 @@ from ...protocol.records.batching_cy import GrowingBatch, RecordRows, TopicBatch
 from ...protocol.records.compression import Codec, compress_pieces
 from ...protocol.records.record import Buffer, TimestampType
 from ...protocol.topic_partition import AnyTopicPartition
-from ..columns.arrow_columns import bytes_rows, fixed_rows, list_rows
+from ..columns.arrow_columns import bytes_rows, fixed_rows, list_rows, scalar
 from ..columns.schemas import HEADERS
 from ..errors import PipelineError
 
+MICROS = scalar(1000, pa.int64())
 BY_KEY = -1
 """The partition of a row that names none."""
 
@@ -74,7 +75,7 @@ class BatchBuilder:
         if None in names:
             raise PipelineError("a row without a topic: give the option topic, or a column of that name without nulls")
         for name in names:
-            yield name, rows if len(names) == 1 else rows.filter(pc.equal(topics, name))
+            yield name, rows if len(names) == 1 else rows.filter(pc.equal(topics, scalar(name, pa.string())))
 
     def _add(self, topic: str, batches: TopicBatches, rows: pa.RecordBatch) -> Iterator[Built]:
         _check_partitions(topic, rows, batches.partition_count)
@@ -113,8 +114,8 @@ def _check_partitions(topic: str, rows: pa.RecordBatch, count: int) -> None:
 def _record_rows(rows: pa.RecordBatch, now_ms: int) -> RecordRows:
     """Return the columns of a record; missing ones are null, missing timestamps `now_ms`."""
     column = partial(_column, rows)
-    millis = pc.fill_null(pc.divide(column("timestamp", pa.int64()), 1000), now_ms)
-    partitions = pc.fill_null(column("partition", pa.int32()), BY_KEY)
+    millis = pc.fill_null(pc.divide(column("timestamp", pa.int64()), MICROS), scalar(now_ms, pa.int64()))
+    partitions = pc.fill_null(column("partition", pa.int32()), scalar(BY_KEY, pa.int32()))
     headers = column("headers", HEADERS)
     pairs = headers.values
     return RecordRows(
