@@ -42,9 +42,9 @@ def _tree(root: int) -> Iterator[_Process]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with suppress(OSError):
-                head, _, tail = (entry / "stat").read_text().rpartition(")")
-                fields, pid = tail.split(), int(entry.name)
-                is_java = head.endswith("(java")
+                fields, pid = (entry / "stat").read_text().rpartition(")")[2].split(), int(entry.name)
+                # Not by the name of its first thread: a JVM forks under the name of the thread that does.
+                is_java = (entry / "exe").readlink().name == "java"
                 part = Part.DRIVER if pid == root else Part.JVM if is_java else Part.WORKERS
                 own, ended = sum(map(int, fields[11:13])), sum(map(int, fields[13:15]))
                 process = _Process(pid, int(fields[1]), part, own, ended, int(fields[21]) * PAGE_BYTES)
@@ -87,7 +87,11 @@ class MemoryWatch:
         now = dict.fromkeys(Part, 0)
         for process in _tree(root):
             # A PSS walks all pages, which takes milliseconds in a JVM, and the JVM shares none.
-            now[process.part] += process.rss_bytes if process.part is Part.JVM else _pss_bytes(process)
+            # Two JVMs are one that is about to start another program: they share their memory.
+            if process.part is Part.JVM:
+                now[Part.JVM] = max(now[Part.JVM], process.rss_bytes)
+            else:
+                now[process.part] += _pss_bytes(process)
         self.peak_bytes = max(self.peak_bytes, sum(now.values()))
         self.peak_by_part = {part: max(peak, now[part]) for part, peak in self.peak_by_part.items()}
 
