@@ -147,9 +147,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if "latency" in jobs and arguments.table != DELTA:
         parser.error("latency needs --table delta, whose log has the times")
     if not connector_jars(pyspark.__version__) and any(way.startswith("connector") for way in ways):
-        print(
-            "without the connector: its jars are missing; ../shared/spark/spark-smoke fetches them", file=sys.stderr
-        )
+        print("without the connector: its jars are missing; ../shared/spark/spark-smoke fetches them", file=sys.stderr)
         ways = [way for way in ways if not way.startswith("connector")]
     if arguments.broker == "kafka" and not PEER.exists():
         print("skipped: Apache Kafka 3.9.1 is in ../shared, which is not here", file=sys.stderr)

@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from .worker_process import prepare_worker
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark import SparkContext
@@ -81,6 +83,7 @@ class _Pieces(Generic[Work, Result]):
         import pyarrow as pa
         from pyspark import cloudpickle
 
+        prepare_worker()
         for batch in batches:
             for number, piece in zip(batch["number"], batch["piece"], strict=True):
                 result = cloudpickle.dumps(self._do(pickle.loads(piece.as_py())))  # noqa: S301

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.apis import ApiKey
 from ...protocol.errors import BrokerError, ErrorCode
@@ -17,8 +17,9 @@ from ...protocol.messages.list_offsets import (
 from ...protocol.topic_partition import AnyTopicPartition
 from ..config import ClientConfig
 from ..errors import STALE_METADATA_CODES, ConnectionLostError
-from .cluster import Cluster
-from .retry import retry
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
 
 LATEST = -1
 EARLIEST = -2
@@ -52,6 +53,9 @@ async def list_offsets(
     known, however long others take. Raises BrokerError (unknown partitions and other permanent refusals), or
     DeadlineExceededError.
     """
+    # Not at the top: Spark's tasks use the requests below from blocking code, and importing trio takes 0.1 s of CPU.
+    from .retry import retry
+
     found: dict[AnyTopicPartition, OffsetAndTimestamp | None] = {}
 
     async def attempt() -> None:

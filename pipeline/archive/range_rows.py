@@ -10,12 +10,13 @@ import pyarrow as pa
 
 from ...protocol.records import v2
 from ...protocol.records.batches import iter_batches
+from ..columns.read_options import ReadOptions
 from ..columns.record_batches import ANY_TIME, BatchFilter, RecordBatches, RecordOptions
 from ..columns.schemas import TIMESTAMP, Mode
 from ..errors import DamagedLogError
 from ..kafka.fetching import FetchOptions, FetchRange, fetch_pieces
 from ..logs.log_plan import LogRange
-from ..logs.log_reading import ReadOptions, read_range
+from ..logs.log_reading import read_range
 from ..logs.log_transactions import hides_aborted
 from .manifest_entry import OffsetRange
 

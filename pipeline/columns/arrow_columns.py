@@ -21,6 +21,7 @@ _FORMATS: dict[pa.DataType, Literal["q", "i", "B"]] = {pa.int64(): "q", pa.int32
 _WIDTHS = {"q": 8, "i": 4, "B": 1}
 _NO_ENDS = bytes(4)
 
+
 class FixedColumn:
     """Memory for `rows` numbers of an Arrow type; the kernel writes to `view`."""
 

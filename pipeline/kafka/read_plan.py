@@ -10,11 +10,12 @@ from pyspark.sql.datasource import InputPartition
 
 from ...protocol.topic_partition import AnyTopicPartition
 from ..columns.listed_ranges import ListedRanges
+from ..columns.read_options import ReadOptions
 from ..columns.record_batches import ANY_TIME
 from ..columns.schemas import Mode
 from ..errors import OptionError
-from ..logs.log_reading import ReadOptions
 from ..options import SourceOptions
+from ..worker_process import prepare_worker
 from .connector_options import SOURCE_OPTIONS, check_supported
 from .fetch_plan import split_ranges
 from .fetching import DEFAULT_FETCH_BYTES, FetchOptions, FetchRange, fetch_rows
@@ -69,6 +70,7 @@ class ReadPlan:
 
     def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""
+        prepare_worker()
         if isinstance(partition, ListedRanges):
             yield partition.batch(self.options.arrow_schema())
         else:

@@ -34,13 +34,15 @@ from pyspark.sql.types import StructType
 from ...protocol.topic_partition import AnyTopicPartition
 from ..columns.filters import Pruning, pruning_of
 from ..columns.listed_ranges import ListedRanges
+from ..columns.read_options import ReadOptions
 from ..columns.schemas import Mode
 from ..errors import OptionError
 from ..kafka.offset_options import OFFSET_OPTIONS, ending_bounds, starting_bounds, strategy
 from ..options import SourceOptions, names_of, parse_assign
+from ..worker_process import prepare_worker
 from .log_files import list_partitions
 from .log_plan import PlanOptions, plan
-from .log_reading import ReadOptions, range_row, read_range
+from .log_reading import range_row, read_range
 
 KNOWN_OPTIONS = (
     "path",
@@ -132,6 +134,7 @@ class KafkaLogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task. Raises DamagedLogError, DataLossError."""
+        prepare_worker()
         options = self._options
         if isinstance(partition, ListedRanges):
             yield partition.batch(options.arrow_schema())

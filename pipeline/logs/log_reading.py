@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from ...protocol.records.batches import read_batch
 from ...protocol.records.headers_cy import seek
 from ...storage.disk.files import OsFile
 from ..columns.header_batches import HeaderBatches, raw_batches
+from ..columns.read_options import ReadOptions
 from ..columns.record_batches import RecordBatches, RecordOptions
 from ..columns.schemas import Mode
 from ..errors import DamagedLogError, PipelineError, reason
@@ -28,20 +29,6 @@ PIECE_BYTES = 8 << 20
 
 ATTEMPTS = 5
 """The number of attempts to find a range again after compaction has replaced its files."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """The options of a read: rows and their batch size. `least_timestamp` in ms leaves out older batches."""
-
-    mode: Mode
-    batch_rows: int
-    checks_crc: bool
-    with_values: bool
-    with_uncompressed_size: bool
-    least_timestamp: int
-    fails_on_data_loss: bool
-    with_headers: bool = True
 
 
 def read_range(log_range: LogRange, options: ReadOptions, attempts: int = ATTEMPTS) -> Iterator[pa.RecordBatch]:

@@ -34,6 +34,7 @@ from ...protocol.records.compression import Codec
 from ...protocol.records.record import Buffer
 from ...protocol.topic_partition import AnyTopicPartition
 from ..errors import PipelineError
+from ..worker_process import prepare_worker
 from .batch_building import BatchBuilder, Built
 
 DELIVERIES_AHEAD = 64
@@ -81,6 +82,7 @@ class SinkReceipt(WriterCommitMessage):
 
 def write_rows(rows: Iterator[pa.RecordBatch], task: SinkTask, options: SinkOptions) -> SinkReceipt:
     """Write the rows of one task. Raises PipelineError, and none of them is visible then (to read_committed)."""
+    prepare_worker()
     first = next((batch for batch in rows if batch.num_rows), None)
     if first is None:
         return SinkReceipt(name=task.name)

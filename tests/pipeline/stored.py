@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from gregor.pipeline.columns.read_options import ReadOptions
 from gregor.pipeline.columns.record_batches import ANY_TIME
 from gregor.pipeline.columns.schemas import Mode
 from gregor.pipeline.kafka.fetching import FetchOptions, FetchRange, fetch_pieces, fetch_rows
 from gregor.pipeline.kafka.wire import WireSettings
-from gregor.pipeline.logs.log_reading import ReadOptions
 from gregor.protocol.records.batches import iter_batches
 from tests.broker_process import BrokerProcess
 from tests.pipeline.archive_rows import end_offsets
