@@ -1,5 +1,5 @@
-"""``python -m bench``: the side-by-side with Kafka 3.9.1. With a word: ``chunks``, the sweep of chunk sizes; ``curves``,
-costs as work grows; ``tls``, TLS's cost; ``spark``, topics to tables and back beside Spark's connector.
+"""``python -m bench``: the side-by-side with Kafka 3.9.1. With a word: ``chunks``, the sweep of chunk sizes;
+``curves``, costs as work grows; ``tls``, the cost of TLS; ``spark``, topics to tables and back beside the connector.
 """
 
 import sys
