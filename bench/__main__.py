@@ -3,16 +3,18 @@
 """
 
 import sys
-from importlib import import_module
 
-from . import side_by_side
+from . import chunks, side_by_side, tls
+from .curves import measuring
 
-TABLES = {
-    "chunks": "bench.chunks",
-    "curves": "bench.curves.measuring",
-    "spark": "bench.spark_tables",
-    "tls": "bench.tls",
-}
-"""Imported when they are used, as they need more than the others."""
-name = TABLES.get(sys.argv[1] if len(sys.argv) > 1 else "")
-raise SystemExit(side_by_side.main() if name is None else import_module(name).main(sys.argv[2:]))
+
+def _spark(words: list[str]) -> int:
+    # The others need no Spark, and some installations have none.
+    from . import spark_tables
+
+    return spark_tables.main(words)
+
+
+TABLES = {"chunks": chunks.main, "curves": measuring.main, "spark": _spark, "tls": tls.main}
+run = TABLES.get(sys.argv[1] if len(sys.argv) > 1 else "")
+raise SystemExit(run(sys.argv[2:]) if run is not None else side_by_side.main())
