@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ..broker.config import BrokerConfig, ConfigError
 from ..broker.server.advertised import advertised_address
@@ -106,34 +106,80 @@ def rewrite_brokers(response: Message, version: int, addresses: Addresses, clien
 
     Entries for brokers that clients cannot reach, and further entries for the same broker, are removed.
     """
-    return _rewrite(response, layout_of(type(response), version), addresses, client)
+    plan = _message_plan(type(response), version, addresses.changes_node_ids)
+    return plan is not None and _rewrite(response, plan, addresses, client)
 
 
-def _rewrite(struct: Struct, layout: StructLayout, addresses: Addresses, client: ClientConnection) -> bool:
+class _Plan(NamedTuple):
+    """The fields of a structure that name brokers, and those with structures that do: others are not looked at."""
+
+    addressed: str | None
+    """The field with the node id whose address the structure has."""
+    ids: tuple[str, ...]
+    structs: tuple[tuple[str, _Plan], ...]
+    lists: tuple[tuple[str, _Plan], ...]
+    brokers: tuple[tuple[str, type[Struct], _Plan], ...]
+    """The lists whose entries are brokers with their addresses."""
+
+
+@cache
+def _message_plan(cls: type[Message], version: int, changes_node_ids: bool) -> _Plan | None:
+    return _plan(layout_of(cls, version), changes_node_ids)
+
+
+def _plan(layout: StructLayout, changes_node_ids: bool) -> _Plan | None:
+    """Return the plan of a structure, None if nothing of it can change."""
     meanings = field_meanings(layout.cls)
     carried = {field.name: field for field in carried_fields(layout)}
-    named = next((name for name in carried if _is_one_broker(meanings[name])), None)
-    changed = False
-    if named is not None and HOST in carried and getattr(struct, named) > NO_NODE:
-        address = addresses.address(getattr(struct, named), client)
-        if address is not None:
-            struct.host, struct.port = address  # type: ignore[attr-defined]
-            changed = True
+    one = next((name for name in carried if _is_one_broker(meanings[name])), None)
+    addressed = one if HOST in carried else None
+    ids = tuple(name for name in carried if changes_node_ids and meanings[name].entity is Entity.BROKER_ID)
+    structs: list[tuple[str, _Plan]] = []
+    lists: list[tuple[str, _Plan]] = []
+    brokers: list[tuple[str, type[Struct], _Plan]] = []
     for name, field in carried.items():
-        value = getattr(struct, name)
         if meanings[name].entity is Entity.BROKER_ID:
-            changed = _rewrite_ids(struct, name, value, addresses.node) or changed
-        elif isinstance(value, Struct) and isinstance(field.wire, StructLayout):
-            changed = _rewrite(value, field.wire, addresses, client) or changed
-        elif (entries := entries_of(field)) is not None and value:
-            is_brokers = _is_broker_list(entries.cls)
-            if is_brokers:
-                _keep_reachable(value, entries.cls, addresses, client)
-                changed = True
-            for entry in value:
-                changed = _rewrite(entry, entries, addresses, client) or changed
-            if is_brokers and addresses.changes_node_ids:
-                del value[1:]
+            continue
+        entries = entries_of(field)
+        inside = field.wire if isinstance(field.wire, StructLayout) else entries
+        plan = None if inside is None else _plan(inside, changes_node_ids)
+        if plan is None or inside is None:
+            continue
+        if entries is None:
+            structs.append((name, plan))
+        elif _is_broker_list(entries.cls):
+            brokers.append((name, entries.cls, plan))
+        else:
+            lists.append((name, plan))
+    if addressed is None and not (ids or structs or lists or brokers):
+        return None
+    return _Plan(addressed, ids, tuple(structs), tuple(lists), tuple(brokers))
+
+
+def _rewrite(struct: Any, plan: _Plan, addresses: Addresses, client: ClientConnection) -> bool:
+    changed = False
+    if plan.addressed is not None and (node := getattr(struct, plan.addressed)) > NO_NODE:
+        address = addresses.address(node, client)
+        if address is not None:
+            struct.host, struct.port = address
+            changed = True
+    for name in plan.ids:
+        changed = _rewrite_ids(struct, name, getattr(struct, name), addresses.node) or changed
+    for name, inside in plan.structs:
+        if getattr(struct, name) is not None:
+            changed = _rewrite(getattr(struct, name), inside, addresses, client) or changed
+    for name, inside in plan.lists:
+        for entry in getattr(struct, name) or ():
+            changed = _rewrite(entry, inside, addresses, client) or changed
+    for name, cls, inside in plan.brokers:
+        entries = getattr(struct, name)
+        if entries:
+            _keep_reachable(entries, cls, addresses, client)
+            for entry in entries:
+                _rewrite(entry, inside, addresses, client)
+            if addresses.changes_node_ids:
+                del entries[1:]
+            changed = True
     return changed
 
 
