@@ -2,7 +2,7 @@
 
 cimport cython
 
-from ...protocol.records.client_records_cy cimport encode_record
+from ...protocol.records.client_records_cy cimport append_record
 
 cdef extern from "Python.h":
     void hide_from_collector "PyObject_GC_UnTrack"(object delivery)
@@ -10,6 +10,7 @@ cdef extern from "Python.h":
 
 cdef Py_ssize_t MAX_RECORD_OVERHEAD
 cdef Py_ssize_t MAX_LENGTH_BYTES
+cdef Py_ssize_t BATCH_HEADER_SIZE
 
 @cython.locals(size=Py_ssize_t)
 cpdef Py_ssize_t record_size_bound(key, value, headers) except -1
@@ -39,8 +40,8 @@ cdef class OpenBatch:
     cdef public long long base_timestamp, max_timestamp
     cdef public Py_ssize_t record_count, reserved_bytes
 
-    @cython.locals(record=bytes, count=Py_ssize_t, base_timestamp=cython.longlong)
-    cpdef append(self, long long timestamp, bytes key, bytes value, headers, Py_ssize_t reserved_bytes=*)
+    @cython.locals(size=Py_ssize_t, count=Py_ssize_t, base_timestamp=cython.longlong)
+    cpdef Delivery append(self, long long timestamp, bytes key, bytes value, headers, Py_ssize_t reserved_bytes=*)
 
 
 @cython.locals(batch=OpenBatch, index=Py_ssize_t, room=double)

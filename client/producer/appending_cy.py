@@ -18,7 +18,7 @@ except ImportError:
     from ...protocol.records import cython_stand_in as cython
 
 if not cython.compiled:
-    from ...protocol.records.client_records_cy import encode_record
+    from ...protocol.records.client_records_cy import append_record
 
     def hide_from_collector(delivery: Delivery) -> None:
         """Do nothing; where this module is compiled, `PyObject_GC_UnTrack` is called instead."""
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .record_checks import Headers
 
     class Queue(Protocol):
-        """The queue of a partition; see `partition_queue.PartitionQueue`."""
+        """The queue of a partition; see `partition_queue_cy.PartitionQueue`."""
 
         @property
         def open_batch(self) -> OpenBatch | None:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         finish_limit_bytes: int
 
     class Queues(Protocol):
-        """The queues of a topic; see `partition_queue.TopicQueues`."""
+        """The queues of a topic; see `partition_queue_cy.TopicQueues`."""
 
         @property
         def sticky(self) -> Sticky:
@@ -62,6 +62,9 @@ MAX_RECORD_OVERHEAD = 21
 """The largest size of a record beyond its key, value and headers (Kafka DefaultRecord.MAX_RECORD_OVERHEAD)."""
 
 MAX_LENGTH_BYTES = 5
+
+BATCH_HEADER_SIZE = 61
+"""The size of a batch's header in format v2, in bytes."""
 
 
 def record_size_bound(key: bytes | None, value: bytes | None, headers: Headers) -> int:
@@ -229,6 +232,7 @@ class OpenBatch:
 
     Sizes are in bytes and timestamps in milliseconds. `room` is the part of batch.size that is left by the estimate
     of KIP-126; it is negative when the first record was larger. An appended byte counts `growth_factor` times.
+    `body` has room for the batch's header (BATCH_HEADER_SIZE), then the records.
     `reserved_bytes` is the part of buffer.memory that the batch will release.
     """
 
@@ -245,7 +249,7 @@ class OpenBatch:
     def __init__(self, room: float, growth_factor: float) -> None:
         self.room = room
         self.growth_factor = growth_factor
-        self.body = bytearray()
+        self.body = bytearray(BATCH_HEADER_SIZE)
         self.record_count = 0
         self.reserved_bytes = 0
         self.base_timestamp = NO_TIMESTAMP
@@ -260,13 +264,12 @@ class OpenBatch:
         """
         count = self.record_count
         base_timestamp = self.base_timestamp if count else timestamp
-        record = encode_record(timestamp - base_timestamp, count, key, value, headers)
+        size = append_record(self.body, timestamp - base_timestamp, count, key, value, headers)
         if not count:
             self.base_timestamp = self.max_timestamp = timestamp
         elif timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
-        self.body += record
-        self.room -= len(record) * self.growth_factor
+        self.room -= size * self.growth_factor
         self.record_count = count + 1
         self.reserved_bytes += reserved_bytes
         return Delivery(self, count, timestamp)

@@ -9,7 +9,7 @@ import trio
 
 
 class DeliveredBatch(Protocol):
-    """A batch that records were appended to, pending or finished; see `batch.ProducerBatch`."""
+    """A batch that records were appended to, pending or finished; see `batch_cy.ProducerBatch`."""
 
     topic: str
     partition: int

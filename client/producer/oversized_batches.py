@@ -16,9 +16,9 @@ from ...protocol.messages.describe_configs import (
 from ..config import ProducerConfig
 from ..errors import ConnectionLostError
 from ..wire.cluster import Cluster
-from .accumulator import Accumulator
-from .batch import BatchState, ProducerBatch
-from .partition_queue import PartitionQueue
+from .accumulator_cy import Accumulator
+from .batch_cy import BatchState, ProducerBatch
+from .partition_queue_cy import PartitionQueue
 
 logger = logging.getLogger(__name__)
 

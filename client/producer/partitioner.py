@@ -104,6 +104,10 @@ class StickyPartitioner:
 
     def switch(self, partitions: Sequence[int], weights: Sequence[float] | None = None) -> int:
         """Choose the next partition, uniformly or by `weights`, and return it. `partitions` is not empty."""
+        if len(partitions) == 1 and partitions[0] == self.partition:
+            # The visit would be charged to the partition, and credited to it again.
+            self.produced_bytes = 0.0
+            return self.partition
         if self.partition >= 0:
             self._charge(partitions, weights)
         self.produced_bytes = 0.0

@@ -14,7 +14,7 @@
 
 No record is lost without an exception from its delivery. A record can fail after it was written if the answer was lost
 and `delivery.timeout.ms` passed before another answer arrived. A record can be written twice only without idempotence.
-Batch states: `batch.py`; choice of partition: `partitioner.py`; requests and answers: `sender.py`.
+Batch states: `batch_cy.py`; choice of partition: `partitioner.py`; requests and answers: `sender.py`.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ from ..lifetime import BackgroundTasks
 from ..metrics import Metrics, MetricValues
 from ..wire.cluster import Cluster, PartitionMetadata
 from ..wire.group_offsets import CommittedOffset, GroupMetadata
-from .accumulator import Accumulator
+from .accumulator_cy import Accumulator
 from .appending_cy import Delivery
 from .buffer_memory import BufferMemory
 from .compression_estimator import CompressionRatioEstimator
-from .partition_queue import TopicQueues
+from .partition_queue_cy import TopicQueues
 from .partitioner import partition_for_key
 from .producer_metadata import ProducerMetadata
 from .raw_batch import read_raw
 from .record_checks import check_partition, check_topic
 from .sender import Sender
 from .sending_cy import ANY_PARTITION, RECORDS_BETWEEN_YIELDS, SendingProducer, wall_clock_ms
-from .sequences import PartitionSequence
+from .sequences_cy import PartitionSequence
 from .transactions import TransactionManager, TransactionState
 
 CLOSE_GRACE_SECONDS = 5.0

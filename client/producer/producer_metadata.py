@@ -14,9 +14,9 @@ from ..errors import AuthenticationFailedError, ClosedError, ConnectionLostError
 from ..metrics import Metrics
 from ..wire.backoff import backoff_seconds
 from ..wire.cluster import Cluster
-from .accumulator import Accumulator
+from .accumulator_cy import Accumulator
 from .metadata_policy import MetadataPolicy
-from .partition_queue import TopicQueues
+from .partition_queue_cy import TopicQueues
 
 logger = logging.getLogger(__name__)
 

@@ -34,10 +34,10 @@ from ..wire.connection import Connection
 from ..wire.leader_hints import LeaderHints
 from ..wire.pending_answer import PendingAnswer
 from ..wire.retry import retry
-from .accumulator import Accumulator
-from .batch import BatchState, ProducerBatch
+from .accumulator_cy import Accumulator
+from .batch_cy import BatchState, ProducerBatch
 from .oversized_batches import OversizedBatches
-from .partition_queue import PartitionQueue
+from .partition_queue_cy import PartitionQueue
 from .producer_metadata import ProducerMetadata
 from .transactions import TransactionManager
 

@@ -28,9 +28,9 @@ from .partitioner import partition_for_key
 from .record_checks import check_partition, check_timestamp
 
 if TYPE_CHECKING:
-    from .accumulator import Accumulator
+    from .accumulator_cy import Accumulator
     from .appending_cy import Delivery
-    from .partition_queue import TopicQueues
+    from .partition_queue_cy import TopicQueues
     from .producer_metadata import ProducerMetadata
     from .record_checks import Headers
     from .transactions import TransactionManager

@@ -39,6 +39,11 @@ class SizeLimits:
         self._clock = clock
         self._limits: dict[str, _Limit] = {}
 
+    @property
+    def are_known(self) -> bool:
+        """Whether any topic has refused a batch as too large."""
+        return bool(self._limits)
+
     def refused(self, topic: str, size_bytes: int) -> None:
         """Note that a batch of this size was too large."""
         limit = self._current(topic)

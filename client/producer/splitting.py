@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ...protocol.records import v2
 from ...protocol.records.record import Record
-from .batch import ProducerBatch
+from .batch_cy import ProducerBatch
 from .compression_estimator import CONTINGENCY_FACTOR, CompressionRatioEstimator
 
 

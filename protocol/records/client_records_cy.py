@@ -14,10 +14,26 @@ try:
 except ImportError:
     from . import cython_stand_in as cython
 
-from .record import Header
+from .record import Buffer, Header
 
 if not cython.compiled:
-    from .varint import put_varint, varint_at
+    from .varint import put_varint, varint_at, varint_size
+
+    def resize(body: bytearray, size_bytes: int) -> None:
+        """Cut or extend `body` to `size_bytes`; compiled, the added bytes have any values."""
+        del body[size_bytes:]
+        body.extend(bytes(size_bytes - len(body)))
+
+    def bytes_between(data: Buffer, start: int, end: int) -> bytes:
+        """Return a copy of the bytes from `start` to `end`."""
+        return bytes(data[start:end])
+
+    def put_bytes(out: bytearray, position: int, data: bytes | None) -> int:
+        """Write `data` at `position`, nothing for None; return the position after it."""
+        size_bytes = 0 if data is None else len(data)
+        out[position : position + size_bytes] = data or b""
+        return position + size_bytes
+
 
 INT32_LAST_SHIFT = 28
 INT64_LAST_SHIFT = 63
@@ -36,8 +52,6 @@ def encode_varint(value: int) -> bytes:
     return bytes(out[:size_bytes])
 
 
-_ATTRIBUTES = b"\x00"
-_NULL = encode_varint(-1)
 _NO_HEADERS = encode_varint(0)
 _VARINTS = [encode_varint(number) for number in range(TABLE_SIZE)]
 
@@ -46,28 +60,46 @@ def _varint(value: int) -> bytes:
     return _VARINTS[value] if 0 <= value < TABLE_SIZE else encode_varint(value)
 
 
-def encode_record(
+def append_record(
+    body: bytearray,
     timestamp_delta: int,
     offset_delta: int,
     key: bytes | None,
     value: bytes | None,
     headers: Sequence[tuple[str | bytes, bytes | None]],
-) -> bytes:
-    """Encode one record of a batch, beginning with its length. Deltas are relative to the batch's base."""
-    when = _varint(timestamp_delta)
-    place = _varint(offset_delta)
-    key_size = value_size = _NULL
-    if key is None:
-        key = b""
-    else:
-        key_size = _varint(len(key))
-    if value is None:
-        value = b""
-    else:
-        value_size = _varint(len(value))
+) -> int:
+    """Append one record of a batch to `body`, beginning with its length, and return the record's size in bytes.
+
+    Deltas are relative to the batch's base. Raises TypeError or AttributeError for a key, value or header of another
+    type, and leaves `body` unchanged then.
+    """
     tail = _encode_headers(headers) if headers else _NO_HEADERS
-    size = 1 + len(when) + len(place) + len(key_size) + len(key) + len(value_size) + len(value) + len(tail)
-    return b"".join((_varint(size), _ATTRIBUTES, when, place, key_size, key, value_size, value, tail))
+    key_length = -1 if key is None else len(key)
+    value_length = -1 if value is None else len(value)
+    size = (
+        1
+        + varint_size(timestamp_delta)
+        + varint_size(offset_delta)
+        + varint_size(key_length)
+        + max(key_length, 0)
+        + varint_size(value_length)
+        + max(value_length, 0)
+        + len(tail)
+    )
+    start = len(body)
+    end = start + varint_size(size) + size
+    resize(body, end)
+    data = cython.cast(cython.p_uchar, body) if cython.compiled else body
+    position = put_varint(data, start, size)
+    data[position] = 0
+    position = put_varint(data, position + 1, timestamp_delta)
+    position = put_varint(data, position, offset_delta)
+    position = put_varint(data, position, key_length)
+    position = put_bytes(data, position, key)
+    position = put_varint(data, position, value_length)
+    position = put_bytes(data, position, value)
+    put_bytes(data, position, tail)
+    return end - start
 
 
 def _encode_headers(headers: Sequence[tuple[str | bytes, bytes | None]]) -> bytes:
@@ -79,7 +111,7 @@ def _encode_headers(headers: Sequence[tuple[str | bytes, bytes | None]]) -> byte
     return b"".join(parts)
 
 
-def read_number(body: bytes, position: int, end: int, last_shift: int) -> tuple[int, int]:
+def read_number(body: Buffer, position: int, end: int, last_shift: int) -> tuple[int, int]:
     """Return the zig-zag integer at `position` and the position after it; see `varint.varint_at`.
 
     Raises TruncatedRecordError.
@@ -91,7 +123,7 @@ def read_number(body: bytes, position: int, end: int, last_shift: int) -> tuple[
 
 
 def decode_records(
-    body: bytes,
+    body: Buffer,
     count: int,
     base_offset: int,
     base_timestamp: int,
@@ -110,34 +142,35 @@ def decode_records(
     records = []
     new = tuple.__new__
     limit = len(body)
+    data = cython.address(body[0]) if cython.compiled else body
     position = 0
     for _ in range(count):
-        size, position = read_number(body, position, limit, INT32_LAST_SHIFT)
+        size, position = read_number(data, position, limit, INT32_LAST_SHIFT)
         end = position + size
         if size < 0 or end > limit:
             raise TruncatedRecordError(f"a record of {size} bytes in {limit - position}")
-        timestamp_delta, position = read_number(body, position + 1, end, INT64_LAST_SHIFT)
-        offset_delta, position = read_number(body, position, end, INT32_LAST_SHIFT)
+        timestamp_delta, position = read_number(data, position + 1, end, INT64_LAST_SHIFT)
+        offset_delta, position = read_number(data, position, end, INT32_LAST_SHIFT)
         offset = base_offset + offset_delta
         if offset < from_offset:
             position = end
             continue
         key = None
-        size, position = read_number(body, position, end, INT32_LAST_SHIFT)
+        size, position = read_number(data, position, end, INT32_LAST_SHIFT)
         if size >= 0:
             if size > end - position:
                 raise TruncatedRecordError(f"a key of {size} bytes in {end - position}")
-            key = body[position : position + size]
+            key = bytes_between(data, position, position + size)
             position += size
         value = None
-        size, position = read_number(body, position, end, INT32_LAST_SHIFT)
+        size, position = read_number(data, position, end, INT32_LAST_SHIFT)
         if size >= 0:
             if size > end - position:
                 raise TruncatedRecordError(f"a value of {size} bytes in {end - position}")
-            value = body[position : position + size]
+            value = bytes_between(data, position, position + size)
             position += size
-        size, position = read_number(body, position, end, INT32_LAST_SHIFT)
-        headers = _decode_headers(body, position, end, size) if size else ()
+        size, position = read_number(data, position, end, INT32_LAST_SHIFT)
+        headers = _decode_headers(data, position, end, size) if size else ()
         timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
         records.append(
             new(record_class, (topic, partition, offset, timestamp, timestamp_type, key, value, headers, leader_epoch))
@@ -146,22 +179,22 @@ def decode_records(
     return records
 
 
-def _decode_headers(body: bytes, position: int, end: int, count: int) -> tuple[Header, ...]:
+def _decode_headers(data: Buffer, position: int, end: int, count: int) -> tuple[Header, ...]:
     if not 0 <= count <= end - position:
         raise TruncatedRecordError(f"{count} headers in {end - position} bytes")
     headers = []
     for _ in range(count):
-        size, position = read_number(body, position, end, INT32_LAST_SHIFT)
+        size, position = read_number(data, position, end, INT32_LAST_SHIFT)
         if not 0 <= size <= end - position:
             raise TruncatedRecordError(f"a header key of {size} bytes in {end - position}")
-        name = body[position : position + size]
+        name = bytes_between(data, position, position + size)
         position += size
         value = None
-        size, position = read_number(body, position, end, INT32_LAST_SHIFT)
+        size, position = read_number(data, position, end, INT32_LAST_SHIFT)
         if size >= 0:
             if size > end - position:
                 raise TruncatedRecordError(f"a header value of {size} bytes in {end - position}")
-            value = body[position : position + size]
+            value = bytes_between(data, position, position + size)
             position += size
         headers.append(Header(name, value))
     return tuple(headers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gregor.client.producer.appending_cy import record_size_bound
-from gregor.client.producer.batch import ProducerBatch
+from gregor.client.producer.batch_cy import ProducerBatch
 from gregor.protocol.records.compression import Codec
 
 Raw = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]

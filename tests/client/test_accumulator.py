@@ -3,12 +3,12 @@
 from random import Random
 
 from gregor.client.config import ProducerConfig
-from gregor.client.producer.accumulator import ANY_PARTITION, Accumulator
+from gregor.client.producer.accumulator_cy import ANY_PARTITION, Accumulator
 from gregor.client.producer.appending_cy import Delivery, record_size_bound
-from gregor.client.producer.batch import BatchState, ProducerBatch
+from gregor.client.producer.batch_cy import BatchState, ProducerBatch
 from gregor.client.producer.buffer_memory import BufferMemory
 from gregor.client.producer.compression_estimator import CompressionRatioEstimator
-from gregor.client.producer.partition_queue import PartitionQueue, TopicQueues
+from gregor.client.producer.partition_queue_cy import PartitionQueue, TopicQueues
 from gregor.protocol.records.compression import Codec
 
 VALUE = b"x" * 1000

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gregor.client.producer.appending_cy import Delivery, record_size_bound
-from gregor.client.producer.batch import BatchState
+from gregor.client.producer.batch_cy import BatchState
 from gregor.client.producer.compression_estimator import CompressionRatioEstimator
 from gregor.protocol.records import v2
 from gregor.protocol.records.batches import read_batch

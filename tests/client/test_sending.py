@@ -12,9 +12,9 @@ import trio
 
 from gregor.client.config import ProducerConfig
 from gregor.client.errors import RecordTooLargeError
-from gregor.client.producer import batch as batch_module
+from gregor.client.producer import batch_cy as batch_module
 from gregor.client.producer import sending_cy as in_use
-from gregor.client.producer.accumulator import Accumulator
+from gregor.client.producer.accumulator_cy import Accumulator
 from gregor.client.producer.buffer_memory import BufferMemory
 from gregor.client.producer.compression_estimator import CompressionRatioEstimator
 from gregor.client.producer.partitioner import partition_for_key

@@ -1,8 +1,8 @@
 """Idempotent numbering of one partition's batches."""
 
-from gregor.client.producer.batch import BatchState, ProducerBatch
+from gregor.client.producer.batch_cy import BatchState, ProducerBatch
 from gregor.client.producer.compression_estimator import CompressionRatioEstimator
-from gregor.client.producer.sequences import MAX_EPOCH, PartitionSequence
+from gregor.client.producer.sequences_cy import MAX_EPOCH, PartitionSequence
 from gregor.client.producer.splitting import split
 from gregor.protocol.records.compression import Codec
 

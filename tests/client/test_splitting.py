@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gregor.client.producer.appending_cy import Delivery
-from gregor.client.producer.batch import BatchState
+from gregor.client.producer.batch_cy import BatchState
 from gregor.client.producer.compression_estimator import CompressionRatioEstimator
 from gregor.client.producer.splitting import split
 from gregor.protocol.records import v2

@@ -1,4 +1,7 @@
-"""The queues of batches of a topic's partitions, which the accumulator fills and drains."""
+"""The queues of batches of a topic's partitions, which the accumulator fills and drains.
+
+Ordinary Python that is also compiled, as ``appending_cy.py`` is: ``partition_queue_cy.pxd`` gives the C types.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,16 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from .batch import ProducerBatch
+try:
+    import cython
+except ImportError:
+    from ...protocol.records import cython_stand_in as cython
+
+if not cython.compiled:
+    from .batch_cy import ProducerBatch
+    from .sequences_cy import PartitionSequence
+
 from .partitioner import StickyPartitioner
-from .sequences import PartitionSequence
 
 
 class PartitionQueue:

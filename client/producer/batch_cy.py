@@ -11,6 +11,8 @@
 
 A sealed batch holds only the bytes that are sent, not the records; a batch that must be split is decompressed again
 (KIP-126: keeping the records for this rare case would cost more). `splitting.py` has the split.
+
+Ordinary Python that is also compiled, as ``appending_cy.py`` is: ``batch_cy.pxd`` gives the C types.
 """
 
 from __future__ import annotations
@@ -21,14 +23,23 @@ from enum import IntEnum, auto
 
 import trio
 
+try:
+    import cython
+except ImportError:
+    from ...protocol.records import cython_stand_in as cython
+
+if not cython.compiled:
+    from ...protocol.records.crc_cy import crc32c_between
+    from ...protocol.records.message_bytes import put_int16, put_int32, put_int64, put_uint32, put_v2_head
+    from .appending_cy import BATCH_HEADER_SIZE, OpenBatch
+
 from ...protocol.records import v1, v2
 from ...protocol.records.batches import iter_records, read_batch
 from ...protocol.records.compression import Codec, compress
 from ...protocol.records.record import NO_TIMESTAMP, Record
 from ..errors import copied_error
-from .appending_cy import OpenBatch
 from .compression_estimator import CONTINGENCY_FACTOR, CompressionRatioEstimator
-from .raw_batch import RawBatch, produced_again, write_producer
+from .raw_batch import RawBatch, produced_again
 
 
 class BatchState(IntEnum):
@@ -50,12 +61,28 @@ _NEXT_STATES = {
     BatchState.FAILED: set(),
     BatchState.SPLIT: set(),
 }
+# Names of this module: an attribute of an enumeration takes longer to find.
+OPEN = BatchState.OPEN
+SEALED = BatchState.SEALED
+IN_FLIGHT = BatchState.IN_FLIGHT
+DELIVERED = BatchState.DELIVERED
+FAILED = BatchState.FAILED
+SPLIT = BatchState.SPLIT
+
+CRC_AT = 17
+ATTRIBUTES_AT = 21
+PRODUCER_ID_AT = 43
+PRODUCER_EPOCH_AT = 51
+BASE_SEQUENCE_AT = 53
+LENGTH_FROM = 12
+"""The position from which on a batch's length field counts."""
 
 
 class ProducerBatch(OpenBatch):
     """Records of one partition that are sent together. Times are seconds of trio's clock; see also `OpenBatch`."""
 
     __slots__ = (
+        "_finished",
         "acknowledged_append_time",
         "acknowledged_base_offset",
         "attempts",
@@ -64,7 +91,6 @@ class ProducerBatch(OpenBatch):
         "crc_is_due",
         "created_at",
         "error",
-        "finished",
         "finished_at",
         "is_raw",
         "keeps_producer",
@@ -87,13 +113,13 @@ class ProducerBatch(OpenBatch):
         self, topic: str, partition: int, *, codec: Codec, ratio: float, size_limit: int, created_at: float
     ) -> None:
         growth_factor = 1.0 if codec is Codec.NONE else ratio * CONTINGENCY_FACTOR
-        super().__init__(float(size_limit - v2.HEADER_SIZE), growth_factor)
+        super().__init__(float(size_limit - BATCH_HEADER_SIZE), growth_factor)
         self.topic = topic
         self.partition = partition
         self.codec = codec
         self.size_limit = size_limit
         self.created_at = created_at
-        self.state = BatchState.OPEN
+        self.state = OPEN
         self.payload: bytes | bytearray = b""
         self.crc_is_due = False
         """Whether the header of `payload` has changed since its CRC was computed; `sent` computes it again."""
@@ -113,7 +139,7 @@ class ProducerBatch(OpenBatch):
         self.producer_id = v2.NO_PRODUCER_ID
         self.producer_epoch = v2.NO_PRODUCER_EPOCH
         self.base_sequence = v2.NO_SEQUENCE
-        self.finished = trio.Event()
+        self._finished: trio.Event | None = None
         self.finished_at = math.inf
         self.error: Exception | None = None
         self.record_errors: dict[int, Exception] = {}
@@ -127,35 +153,42 @@ class ProducerBatch(OpenBatch):
         """The bytes that the batch is expected to take on the wire: exact unless the batch is compressed and still
         open.
         """
-        if self.state is BatchState.OPEN:
+        if self.state is OPEN:
             return int(self.size_limit - self.room)
         return len(self.payload)
 
     @property
     def is_full(self) -> bool:
         """Whether the estimated size has reached batch.size, or the batch is no longer open."""
-        return self.state is not BatchState.OPEN or (self.room <= 0 and self.record_count > 0)
+        return self.state is not OPEN or (self.room <= 0 and self.record_count > 0)
 
     # --- bytes ---
 
-    def seal(self, estimator: CompressionRatioEstimator, *, is_transactional: bool = False) -> None:
+    def seal(self, estimator: CompressionRatioEstimator, is_transactional: bool = False) -> None:
         """Close the batch: compress it, update the estimated compression ratio, write the header except for the CRC."""
-        body: bytes | bytearray = self.body
-        if self.codec is not Codec.NONE:
-            body = compress(self.codec, self.body)
-            estimator.observe(self.topic, self.codec, len(body) / len(self.body))
-        self.payload = v2.assemble_without_crc(
-            body,
-            record_count=self.record_count,
-            base_offset=0,
-            last_offset=self.record_count - 1,
-            attributes=int(self.codec) | (v2.TRANSACTIONAL_FLAG if is_transactional else 0),
-            base_timestamp=self.base_timestamp,
-            max_timestamp=self.max_timestamp,
+        attributes = int(self.codec) | (v2.TRANSACTIONAL_FLAG if is_transactional else 0)
+        batch = self.body
+        if attributes & v2.CODEC_MASK:
+            records = memoryview(self.body)[BATCH_HEADER_SIZE:]
+            packed = compress(self.codec, records)
+            estimator.observe(self.topic, self.codec, len(packed) / len(records))
+            batch = bytearray(BATCH_HEADER_SIZE)
+            batch += packed
+        put_v2_head(
+            cython.cast(cython.p_uchar, batch) if cython.compiled else batch,
+            0,
+            0,
+            len(batch) - LENGTH_FROM,
+            attributes,
+            self.record_count - 1,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.record_count,
         )
+        self.payload = batch
         self.crc_is_due = True
         self.body = bytearray()
-        self._move_to(BatchState.SEALED)
+        self._move_to(SEALED)
 
     @classmethod
     def from_raw(
@@ -183,7 +216,7 @@ class ProducerBatch(OpenBatch):
             assert view is not None, "the caller has checked the batch"
             batch.payload = produced_again(view, is_transactional=is_transactional)
         batch.max_timestamp = raw.max_timestamp
-        batch._move_to(BatchState.SEALED)
+        batch._move_to(SEALED)
         return batch
 
     @property
@@ -196,9 +229,12 @@ class ProducerBatch(OpenBatch):
     def stamp(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
         """Write the producer's identity and the first record's sequence number into the sealed bytes."""
         self.producer_id, self.producer_epoch, self.base_sequence = producer_id, producer_epoch, base_sequence
-        if not isinstance(self.payload, bytearray):
-            self.payload = bytearray(self.payload)
-        write_producer(self.payload, producer_id, producer_epoch, base_sequence)
+        batch = self.payload if isinstance(self.payload, bytearray) else bytearray(self.payload)
+        data = cython.cast(cython.p_uchar, batch) if cython.compiled else batch
+        put_int64(data, PRODUCER_ID_AT, producer_id)
+        put_int16(data, PRODUCER_EPOCH_AT, producer_epoch)
+        put_int32(data, BASE_SEQUENCE_AT, base_sequence)
+        self.payload = batch
         self.crc_is_due = True
 
     @property
@@ -239,53 +275,71 @@ class ProducerBatch(OpenBatch):
 
     def replaced_by(self, parts: tuple[ProducerBatch, ...]) -> None:
         """Note that these batches hold the records from now on."""
-        self._move_to(BatchState.SPLIT)
+        self._move_to(SPLIT)
         self.parts = parts
         self.reserved_bytes = 0
         self.payload = b""
-        self.finished.set()
+        self._wake()
 
     # --- states ---
 
     @property
     def is_done(self) -> bool:
         """Whether the records are delivered or failed."""
-        return self.state in (BatchState.DELIVERED, BatchState.FAILED)
+        return self.state is DELIVERED or self.state is FAILED
+
+    @property
+    def finished(self) -> trio.Event:
+        """An event that is set once the batch is delivered, failed or split.
+
+        The event is created when it is first asked for: nearly all batches are finished without a task that waits.
+        """
+        if self._finished is None:
+            self._finished = trio.Event()
+            if self.is_done or self.state is SPLIT:
+                self._finished.set()
+        return self._finished
 
     def sent(self, node: int | None = None) -> None:
         """Note that the batch is sent to a broker; from now on its bytes are complete."""
         if self.crc_is_due:
             assert isinstance(self.payload, bytearray), "bytes that are not ours have a CRC"
-            v2.write_crc(self.payload)
+            batch = self.payload
+            data = cython.cast(cython.p_uchar, batch) if cython.compiled else memoryview(batch)
+            put_uint32(data, CRC_AT, crc32c_between(data, ATTRIBUTES_AT, len(batch)))
             self.crc_is_due = False
         self.attempts += 1
         self.sent_to = node
-        self._move_to(BatchState.IN_FLIGHT)
+        self._move_to(IN_FLIGHT)
 
     def back_to_queue(self, retry_at: float) -> None:
         """Note that the batch must be sent again, not before `retry_at`."""
         self.retry_at = retry_at
-        self._move_to(BatchState.SEALED)
+        self._move_to(SEALED)
 
     def delivered(self, base_offset: int, append_time: int) -> None:
         """Note the acknowledgement and wake the tasks that wait for the records."""
         self.acknowledged_base_offset = base_offset
         self.acknowledged_append_time = append_time
-        self._finish(BatchState.DELIVERED)
+        self._finish(DELIVERED)
 
     def failed(self, error: Exception, record_errors: dict[int, Exception] | None = None) -> None:
         """Note that the records failed with `error`; single records may have errors of their own."""
         # Without tracebacks, which may refer to a task that waits for this batch (see `Delivery`).
         self.error = copied_error(error)
         self.record_errors = record_errors or {}
-        self._finish(BatchState.FAILED)
+        self._finish(FAILED)
 
     def _finish(self, state: BatchState) -> None:
         self._move_to(state)
         self.finished_at = trio.current_time()
         self.payload = b""
         self.body = bytearray()
-        self.finished.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._finished is not None:
+            self._finished.set()
 
     def _move_to(self, state: BatchState) -> None:
         assert state in _NEXT_STATES[self.state], f"{self.state} cannot become {state}"

@@ -7,13 +7,26 @@ has failed the partition starts a new epoch at 0, once no batch of the old epoch
 A broker without state of a producer accepts any number in the first batch. So the first batch is sent alone: if it
 were refused for another reason, a batch behind it would be accepted as the first, and the number of the refused
 batch would never be accepted again.
+
+Ordinary Python that is also compiled, as ``appending_cy.py`` is: ``sequences_cy.pxd`` gives the C types.
 """
+
+from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...protocol.records.v2 import next_sequence
-from .batch import BatchState, ProducerBatch
+try:
+    import cython
+except ImportError:
+    from ...protocol.records import cython_stand_in as cython
 
+if not cython.compiled:
+    from .batch_cy import ProducerBatch
+
+from ...protocol.records.v2 import next_sequence
+from .batch_cy import BatchState
+
+IN_FLIGHT = BatchState.IN_FLIGHT
 MAX_EPOCH = 2**15 - 1
 
 
@@ -24,7 +37,15 @@ class PartitionSequence:
     their numbers, in flight or queued for a retry.
     """
 
-    __slots__ = ("_known_as", "next_sequence", "producer_epoch", "producer_id", "restart_wanted", "tracked")
+    __slots__ = (
+        "_known_epoch",
+        "_known_id",
+        "next_sequence",
+        "producer_epoch",
+        "producer_id",
+        "restart_wanted",
+        "tracked",
+    )
 
     def __init__(self) -> None:
         self.producer_id = -1
@@ -32,8 +53,9 @@ class PartitionSequence:
         self.next_sequence = 0
         self.restart_wanted = False
         self.tracked: list[ProducerBatch] = []
-        self._known_as: tuple[int, int] | None = None
-        """The producer id and epoch of the last acknowledged batch."""
+        self._known_id = -1
+        self._known_epoch = -1
+        """The producer id and epoch of the last acknowledged batch, -1 before one."""
 
     def adopt(self, producer_id: int, producer_epoch: int) -> None:
         """Start the numbers of this producer at 0; batches that have a number and were not sent get a new one."""
@@ -52,20 +74,25 @@ class PartitionSequence:
         RecordAccumulator.shouldStopDrainBatchesForPartition); a new epoch begins when no batch is in flight.
         """
         if batch.keeps_producer:
-            return not batch.has_sequence or self._is_in_turn(batch, (batch.producer_id, batch.producer_epoch))
+            return not batch.has_sequence or self._is_in_turn(batch, batch.producer_id, batch.producer_epoch)
         if self.restart_wanted:
             return not self.is_under_way
-        return self._is_in_turn(batch, (self.producer_id, self.producer_epoch))
+        return self._is_in_turn(batch, self.producer_id, self.producer_epoch)
 
-    def _is_in_turn(self, batch: ProducerBatch, identity: tuple[int, int]) -> bool:
+    def _is_in_turn(self, batch: ProducerBatch, producer_id: int, producer_epoch: int) -> bool:
+        if not self.tracked:
+            return True
         if batch in self.tracked:
             return self.tracked[0] is batch
-        return not self.tracked or self._known_as == identity
+        return self._known_id == producer_id and self._known_epoch == producer_epoch
 
     @property
     def is_under_way(self) -> bool:
         """Whether a batch of this partition is in flight."""
-        return any(batch.state is BatchState.IN_FLIGHT for batch in self.tracked)
+        for batch in self.tracked:  # noqa: SIM110  # compiled, a loop is faster than a generator
+            if batch.state is IN_FLIGHT:
+                return True
+        return False
 
     @property
     def needs_new_producer(self) -> bool:
@@ -101,7 +128,8 @@ class PartitionSequence:
         """Remove an acknowledged batch from `tracked`."""
         if batch in self.tracked:
             self.tracked.remove(batch)
-            self._known_as = (batch.producer_id, batch.producer_epoch)
+            self._known_id = batch.producer_id
+            self._known_epoch = batch.producer_epoch
 
     def given_up(self, batch: ProducerBatch) -> None:
         """Remove a batch that the broker does not have, or may have: later numbers do not continue the sequence any

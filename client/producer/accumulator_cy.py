@@ -3,24 +3,33 @@
 `append` is the hot path: it neither waits nor looks at other partitions. The sender asks `ready` which brokers have
 batches to send, and takes these batches with `drain`. All functions are synchronous; `producer.py` waits for memory
 and metadata.
+
+Ordinary Python that is also compiled, as ``appending_cy.py`` is: ``accumulator_cy.pxd`` gives the C types.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from random import Random
 
 import trio
 
+try:
+    import cython
+except ImportError:
+    from ...protocol.records import cython_stand_in as cython
+
+if not cython.compiled:
+    from .appending_cy import Delivery
+    from .batch_cy import ProducerBatch
+    from .partition_queue_cy import PartitionQueue, TopicQueues
+
 from ...protocol.records.compression import Codec
 from ..config import ProducerConfig
-from .appending_cy import Delivery
-from .batch import BatchState, ProducerBatch
+from .batch_cy import BatchState
 from .buffer_memory import BufferMemory
 from .compression_estimator import CompressionRatioEstimator
-from .partition_queue import PartitionQueue, TopicQueues
 from .partitioner import StickyPartitioner, adaptive_weights
 from .raw_batch import RawBatch
 from .record_checks import Headers
@@ -28,19 +37,22 @@ from .size_limits import SizeLimits
 from .splitting import split
 
 ANY_PARTITION = -1
+OPEN = BatchState.OPEN
 ANSWER_TIME_STEP = 0.1
 """The weight of the last answer in the mean of a broker's answer times."""
 
 
-@dataclass(slots=True)
 class Readiness:
     """The brokers that the sender can send to now, and the time of the next check (trio's clock) if no event comes
     first.
     """
 
-    nodes: set[int] = field(default_factory=set)
-    leaderless_topics: set[str] = field(default_factory=set)
-    check_again_at: float = math.inf
+    __slots__ = ("check_again_at", "leaderless_topics", "nodes")
+
+    def __init__(self) -> None:
+        self.nodes: set[int] = set()
+        self.leaderless_topics: set[str] = set()
+        self.check_again_at = math.inf
 
 
 class Accumulator:
@@ -158,12 +170,13 @@ class Accumulator:
 
     def _new_batch(self, queue: PartitionQueue) -> ProducerBatch:
         ratio = self.estimator.ratio(queue.topic, self._codec) if self._codec is not Codec.NONE else 1.0
+        limit = self.limits.configured(queue.topic) if self.limits.are_known else None
         return ProducerBatch(
             queue.topic,
             queue.partition,
             codec=self._codec,
             ratio=ratio,
-            size_limit=min(self._batch_size, self.limits.configured(queue.topic) or self._batch_size),
+            size_limit=min(self._batch_size, limit or self._batch_size),
             created_at=self._clock(),
         )
 
@@ -216,7 +229,7 @@ class Accumulator:
         """Return about the bytes in a queue in units of `batch.size`: only its last batch may be less than full."""
         if not queue.batches:
             return 0.0
-        return len(queue.batches) - 1 + min(queue.batches[-1].estimated_size / max(self._batch_size, 1), 1.0)
+        return len(queue.batches) - 1 + min(queue.batches[len(queue.batches) - 1].estimated_size / max(self._batch_size, 1), 1.0)
 
     def node_answered(self, node: int, seconds: float) -> None:
         """Note the time that a broker took to answer a Produce request."""
@@ -289,7 +302,7 @@ class Accumulator:
                 continue
             if taken and size + batch.estimated_size > max_bytes:
                 break
-            if batch.state is BatchState.OPEN:
+            if batch.state is OPEN:
                 self._seal(queue, batch)
             if self._needs_split(batch):
                 self.split(queue, batch)
