@@ -146,20 +146,23 @@ class Metrics:
         """
         self._counted[name].add(amount, trio.current_time())
 
+    def counter(self, name: str) -> WindowedRate:
+        """Return the counter `name`, for callers that count often and know the time. Raises KeyError as `count`."""
+        return self._counted[name]
+
     def measure(self, name: str, measured: Callable[[], float]) -> None:
         """Register the function `measured`, whose result is the value of the metric `name` from now on."""
         self._gauges[name] = measured
 
-    def submitted(self, node: str, size_bytes: int) -> None:
-        """Count a request of `size_bytes` that was sent to a broker."""
-        now = trio.current_time()
+    def submitted(self, node: str, size_bytes: int, now: float) -> None:
+        """Count a request of `size_bytes` that was sent to a broker at `now` (trio's clock)."""
         traffic = self._of(node)
         traffic.outgoing_bytes.add(size_bytes, now)
         traffic.requests.add(1, now)
 
-    def received(self, node: str, size_bytes: int) -> None:
-        """Count bytes that were received from a broker."""
-        self._of(node).incoming_bytes.add(size_bytes, trio.current_time())
+    def received(self, node: str, size_bytes: int, now: float) -> None:
+        """Count bytes that were received from a broker at `now` (trio's clock)."""
+        self._of(node).incoming_bytes.add(size_bytes, now)
 
     def _of(self, node: str) -> _Traffic:
         traffic = self._traffic.get(node)

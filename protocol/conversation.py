@@ -97,6 +97,12 @@ class Conversation:
         if version is None:
             version = self.versions.version(key)
         body = encode_pieces(message, version)
+        return self.submit_encoded(key, version, body, has_answer=has_answer, ahead_of=ahead_of)
+
+    def submit_encoded(
+        self, key: AnyApiKey, version: int, body: Sequence[Buffer], *, has_answer: bool = True, ahead_of: int = 0
+    ) -> InFlightRequest:
+        """Append a request as `submit` does, whose encoded body comes in pieces."""
         request, header = self._begin(key, version, sum(map(len, body)))
         self._outgoing.append(header)
         self._outgoing += body

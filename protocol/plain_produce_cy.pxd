@@ -3,7 +3,7 @@
 cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t
 
-from .records.message_bytes cimport int16_at, int32_at, put_int16, put_int32, put_int64
+from .records.message_bytes cimport int16_at, int32_at, int64_at, put_int16, put_int32, put_int64
 
 cdef int FIRST_VERSION, FIRST_VERSION_WITH_LOG_START, FIRST_VERSION_WITH_RECORD_ERRORS, FIRST_FLEXIBLE_VERSION
 cdef int LAST_VERSION, COMPACT_ONE, COMPACT_NULL, LONGEST_COMPACT_NAME, LAST_SHIFT, LONGEST_NAME
@@ -43,3 +43,12 @@ cdef _request(frame, int16_t acks, int32_t timeout_ms, name, int32_t partition, 
 
 @cython.locals(topic=bytes, is_flexible=bint, position=Py_ssize_t, byte=cython.uchar)
 cpdef bytes encode_plain(PlainProduceResponse response, int version, int32_t correlation_id)
+
+@cython.locals(topic=bytes, is_flexible=bint, position=Py_ssize_t, byte=cython.uchar, length=int64_t)
+cpdef list plain_pieces(PlainProduce request, int version)
+
+@cython.locals(data=cython.p_const_uchar, name=bytes, is_flexible=bint, size=Py_ssize_t, start=Py_ssize_t,
+               end=Py_ssize_t, position=Py_ssize_t, base_offset=int64_t, append_time=int64_t,
+               log_start_offset=int64_t)
+cpdef PlainProduceResponse decode_plain_answer(const unsigned char[::1] view, int version, str topic,
+                                               int32_t partition)

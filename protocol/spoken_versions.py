@@ -112,6 +112,8 @@ class SpokenVersions:
     def __init__(self, offered: Mapping[int, tuple[int, int]], *, are_pinned: bool = False) -> None:
         self._offered = offered
         self._are_pinned = are_pinned
+        self._chosen: dict[tuple[int, int | None], int] = {}
+        """The versions that were found already, by API and bound."""
 
     @classmethod
     def pinned(cls, release: str) -> SpokenVersions:
@@ -140,9 +142,13 @@ class SpokenVersions:
 
         Raises BrokerError UNSUPPORTED_VERSION if both sides have none in common.
         """
+        known = self._chosen.get((key, newest))
+        if known is not None:
+            return known
         version = self._version(key, newest)
         if version is None:
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, f"no version of {key.name} in common with the broker")
+        self._chosen[key, newest] = version
         return version
 
     def _version(self, key: AnyApiKey, bound: int | None = None) -> int | None:

@@ -17,8 +17,9 @@ from ...protocol.topic_partition import AnyTopicPartition
 from ..admin import Admin
 from ..consumer.fetched_partition import FetchedBatches
 from ..producer.appending_cy import Delivery
+from ..producer.batch_sender_cy import FIRST_VERSION_WITH_FORMAT_V2
 from ..producer.producer import Producer
-from ..producer.sender import FIRST_VERSION_WITH_FORMAT_V2, LOST_SEQUENCE_CODES
+from ..producer.sender import LOST_SEQUENCE_CODES
 from ..wire.group_offsets import CommittedOffset
 from ..wire.offset_lookup import LATEST
 from .errors import MirrorError

@@ -229,7 +229,8 @@ class Accumulator:
         """Return about the bytes in a queue in units of `batch.size`: only its last batch may be less than full."""
         if not queue.batches:
             return 0.0
-        return len(queue.batches) - 1 + min(queue.batches[len(queue.batches) - 1].estimated_size / max(self._batch_size, 1), 1.0)
+        full_count = len(queue.batches) - 1
+        return full_count + min(queue.batches[full_count].estimated_size / max(self._batch_size, 1), 1.0)
 
     def node_answered(self, node: int, seconds: float) -> None:
         """Note the time that a broker took to answer a Produce request."""
@@ -335,6 +336,7 @@ class Accumulator:
             batch.attempts == 0
             and batch.record_count > 1
             and not batch.is_raw
+            and self.limits.are_known
             and self.limits.is_too_large(batch.topic, len(batch.payload))
         )
 

@@ -317,22 +317,22 @@ class ProducerBatch(OpenBatch):
         self.retry_at = retry_at
         self._move_to(SEALED)
 
-    def delivered(self, base_offset: int, append_time: int) -> None:
-        """Note the acknowledgement and wake the tasks that wait for the records."""
+    def delivered(self, base_offset: int, append_time: int, now: float) -> None:
+        """Note the acknowledgement, which arrived at `now`, and wake the tasks that wait for the records."""
         self.acknowledged_base_offset = base_offset
         self.acknowledged_append_time = append_time
-        self._finish(DELIVERED)
+        self._finish(DELIVERED, now)
 
     def failed(self, error: Exception, record_errors: dict[int, Exception] | None = None) -> None:
         """Note that the records failed with `error`; single records may have errors of their own."""
         # Without tracebacks, which may refer to a task that waits for this batch (see `Delivery`).
         self.error = copied_error(error)
         self.record_errors = record_errors or {}
-        self._finish(FAILED)
+        self._finish(FAILED, trio.current_time())
 
-    def _finish(self, state: BatchState) -> None:
+    def _finish(self, state: BatchState, now: float) -> None:
         self._move_to(state)
-        self.finished_at = trio.current_time()
+        self.finished_at = now
         self.payload = b""
         self.body = bytearray()
         self._wake()

@@ -123,7 +123,7 @@ class Producer(SendingProducer):
 
     def _note_batch(self, leader: int | None, *, is_filled: bool) -> None:
         """Let the sender see a batch that was begun or filled, if it can send to the batch's broker now."""
-        if not self._sender.has_room(leader):
+        if not self._sender.can_use(leader):
             return
         self._sender.wake()
         if is_filled:

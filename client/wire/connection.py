@@ -7,13 +7,15 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
 import trio
 
-from ...protocol.conversation import Conversation, InFlightRequest
+from ...protocol.apis import AnyApiKey
+from ...protocol.codec import Buffer
+from ...protocol.conversation import Conversation
 from ...protocol.errors import BrokerError, DecodeError
 from ...protocol.messages.api_versions import ApiVersionsResponse
 from ...protocol.schema import Message
@@ -61,6 +63,9 @@ class Connection:
         """The time after which the client authenticates again before it writes: its SASL session ends soon."""
         self._lifetime = trio.CancelScope()
         self._patience = trio.CancelScope()
+        """The scope of reading. It ends at the time of `_give_up_at` or before; if before, another one is entered."""
+        self._heard_at = trio.current_time()
+        """The time of the last bytes from the broker."""
 
     @property
     def versions(self) -> SpokenVersions:
@@ -154,14 +159,14 @@ class Connection:
 
     async def _ask_first(self, message: Message, version: int) -> memoryview:
         """Write a request ahead of all that waits to be written; return the body of its answer."""
-        if self.is_closed:
-            raise ConnectionLostError(f"{self.node}: {self.close_reason}")
+        self._check_open()
         behind = self._outgoing_count
         request = self._conversation.submit(message, version, ahead_of=behind)
-        pending = PendingAnswer(self, request, Message, self.config.request_timeout_ms, None)
+        now = trio.current_time()
+        pending = PendingAnswer(self, request, Message, self.config.request_timeout_ms, None, now)
         self._pending.insert(len(self._pending) - behind, pending)
         self._patience.deadline = min(self._patience.deadline, pending.deadline)
-        self._metrics.submitted(self.node, request.size_bytes)
+        self._metrics.submitted(self.node, request.size_bytes, now)
         await self._stream.send_all(b"".join(self._conversation.take_outgoing()))
         return await pending.arrived()
 
@@ -193,8 +198,31 @@ class Connection:
         connection has ended without it. Raises ConnectionLostError on a closed connection, BrokerError
         UNSUPPORTED_VERSION.
         """
+        now = trio.current_time()
         timeout_ms = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
-        pending = PendingAnswer(self, self._enqueue(message, version), answer, timeout_ms, on_arrival)
+        self._check_open()
+        request = self._conversation.submit(message, version)
+        return self._enqueue(PendingAnswer(self, request, answer, timeout_ms, on_arrival, now), now)
+
+    def submit_encoded(
+        self,
+        key: AnyApiKey,
+        version: int,
+        body: Sequence[Buffer],
+        answer: type[Response],
+        on_arrival: Callable[[PendingAnswer[Response]], None],
+        now: float,
+    ) -> PendingAnswer[Response]:
+        """Enqueue a request as `submit` does, whose encoded body comes in pieces; `now` is the time of trio's clock."""
+        self._check_open()
+        request = self._conversation.submit_encoded(key, version, body)
+        pending = PendingAnswer(self, request, answer, self.config.request_timeout_ms, on_arrival, now)
+        return self._enqueue(pending, now)
+
+    def _enqueue(self, pending: PendingAnswer[Response], now: float) -> PendingAnswer[Response]:
+        """Append the bytes of a request with an answer to the write buffer."""
+        self._buffer_outgoing(pending.size_bytes, now)
+        self._outgoing_count += 1
         self._pending.append(pending)
         if pending.deadline < self._patience.deadline:
             self._patience.deadline = pending.deadline
@@ -206,20 +234,21 @@ class Connection:
         `on_written` is called when the request was written, or when the connection has ended before: then
         `is_closed` is True. Raises the errors of `submit`.
         """
-        self._enqueue(message, version, has_answer=False)
+        self._check_open()
+        request = self._conversation.submit(message, version, has_answer=False)
+        self._buffer_outgoing(request.size_bytes, trio.current_time())
         self._unwritten.append(on_written)
 
-    def _enqueue(self, message: Message, version: int | None, *, has_answer: bool = True) -> InFlightRequest:
-        """Append the request's bytes to the write buffer."""
+    def _check_open(self) -> None:
         if self.is_closed:
             raise ConnectionLostError(f"{self.node}: {self.close_reason}")
-        request = self._conversation.submit(message, version, has_answer=has_answer)
-        self._metrics.submitted(self.node, request.size_bytes)
+
+    def _buffer_outgoing(self, size_bytes: int, now: float) -> None:
+        """Append the bytes of the last request to the write buffer."""
+        self._metrics.submitted(self.node, size_bytes, now)
         # Joined at once, since the caller may change the memory of its records before they are written.
         self._outgoing.append(b"".join(self._conversation.take_outgoing()))
-        self._outgoing_count += has_answer
         self._has_outgoing.set()
-        return request
 
     async def _write_requests(self) -> None:
         """Write submitted requests, several in one call if several are pending, until `close`."""
@@ -247,19 +276,13 @@ class Connection:
         """Match answers to requests until the broker disconnects, times out or sends invalid data, or until `close`."""
         reason = CLOSED
         try:
-            with self._patience:
-                while True:
-                    self._patience.deadline = self._give_up_at()
-                    data = await self._stream.receive_some(READ_BYTES)
-                    if not data:
-                        # If a login was refused just now, its error is raised instead.
-                        await trio.lowlevel.checkpoint()
-                        break
-                    self._metrics.received(self.node, len(data))
-                    self._conversation.feed(data)
-                    while self._conversation.next_answered() is not None:
-                        # Answers arrive in the order of the requests, which is that of `_pending`.
-                        self._pending.popleft().finish()
+            while (now := trio.current_time()) < (give_up_at := self._give_up_at()):
+                self._patience = trio.CancelScope(deadline=give_up_at)
+                with self._patience:
+                    await self._read_until_closed()
+                    break
+            else:
+                reason = self._reason_to_give_up(now)
         except trio.BrokenResourceError as failure:
             self._tls_refusal = tls_refusal(failure.__cause__)
             reason = self._tls_refusal or reason
@@ -267,23 +290,39 @@ class Connection:
             pass
         except DecodeError as fault:
             reason = f"malformed answer: {fault}"
-        if self._patience.cancelled_caught:
-            late = min(self._pending, key=lambda pending: pending.deadline, default=None)
-            reason = (
-                f"no answer to {late.key.name} within {late.timeout_ms} ms"
-                if late
-                else "the connection was idle for too long"
-            )
         self.close(reason)
+
+    async def _read_until_closed(self) -> None:
+        """Match answers to requests until the broker closes the connection."""
+        while True:
+            data = await self._stream.receive_some(READ_BYTES)
+            if not data:
+                # If a login was refused just now, its error is raised instead.
+                await trio.lowlevel.checkpoint()
+                return
+            self._heard_at = trio.current_time()
+            self._metrics.received(self.node, len(data), self._heard_at)
+            self._conversation.feed(data)
+            while self._conversation.next_answered() is not None:
+                # Answers arrive in the order of the requests, which is that of `_pending`.
+                self._pending.popleft().finish()
+            if not self._pending and (give_up_at := self._give_up_at()) < self._patience.deadline:
+                self._patience.deadline = give_up_at
+
+    def _reason_to_give_up(self, now: float) -> str:
+        late = min(self._pending, key=lambda pending: pending.deadline, default=None)
+        if late is None or late.deadline > now:
+            return "the connection was idle for too long"
+        return f"no answer to {late.key.name} within {late.timeout_ms} ms"
 
     def _give_up_at(self) -> float:
         """Return the time at which to end the connection without data: the first deadline, or `connections.max.idle.ms`
-        from now.
+        after the last data.
         """
         if self._pending:
             return min(pending.deadline for pending in self._pending)
         idle_ms = self.config.connections_max_idle_ms
-        return trio.current_time() + idle_ms / 1000 if idle_ms >= 0 else math.inf
+        return self._heard_at + idle_ms / 1000 if idle_ms >= 0 else math.inf
 
     # --- the end ---
 

@@ -46,6 +46,7 @@ class PendingAnswer(Generic[Response]):
         answer_class: type[Response],
         timeout_ms: int,
         on_arrival: Callable[[PendingAnswer[Any]], None] | None,
+        now: float,
     ) -> None:
         self._connection = connection
         self._request = request
@@ -53,12 +54,27 @@ class PendingAnswer(Generic[Response]):
         self._arrived: trio.Event | None = trio.Event() if on_arrival is None else None
         self.answer_class = answer_class
         self.timeout_ms = timeout_ms
-        self.deadline = trio.current_time() + timeout_ms / 1000
+        self.deadline = now + timeout_ms / 1000
 
     @property
     def key(self) -> AnyApiKey:
         """The API of the request."""
         return self._request.key
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the request in bytes, with its header and length."""
+        return self._request.size_bytes
+
+    @property
+    def version(self) -> int:
+        """The version of the request and its answer."""
+        return self._request.version
+
+    @property
+    def body(self) -> memoryview | None:
+        """The answer without its header; None before the answer has arrived, or if none will arrive."""
+        return self._request.body
 
     def finish(self) -> None:
         """Wake the waiting task or call the callback, as the answer has arrived or the connection has ended."""

@@ -95,7 +95,7 @@ def put_v1_head(
 
 
 def put_v2_head(
-    out: memoryview,
+    out: Writable,
     position: int,
     base_offset: int,
     length: int,

@@ -62,7 +62,7 @@ async def test_a_batch_is_sealed_sent_retried_and_delivered_and_not_sent_again()
     batch.sent()
     batch.back_to_queue(1.0)
     batch.sent()
-    batch.delivered(42, 99)
+    batch.delivered(42, 99, 0.0)
     assert batch.state is BatchState.DELIVERED
     assert delivery.result() == ("t", 0, 42, 99)
     assert await delivery == delivery.result()

@@ -25,11 +25,11 @@ async def test_metrics_are_there_before_the_first_event() -> None:
 
 async def test_traffic_is_counted_by_broker_and_in_all(autojump_clock: trio.testing.MockClock) -> None:
     metrics = Metrics("producer", "me")
-    metrics.submitted("node-0", 100)
+    metrics.submitted("node-0", 100, trio.current_time())
     await trio.sleep(10)
-    metrics.submitted("node-0", 100)
-    metrics.submitted("node-1", 60)
-    metrics.received("node-1", 7)
+    metrics.submitted("node-0", 100, trio.current_time())
+    metrics.submitted("node-1", 60, trio.current_time())
+    metrics.received("node-1", 7, trio.current_time())
     values = metrics.snapshot()
     assert values.value("outgoing-byte-total") == 260
     assert values.value("outgoing-byte-total", node="node-0") == 200

@@ -56,7 +56,7 @@ async def test_parts_fit_and_keep_order_content_sequence_and_deliveries(
         assert (view.producer_id, view.producer_epoch) == (7, 1)
         assert view.base_sequence == next_sequence(sequence, index)
         assert view.is_transactional is is_transactional
-        part.delivered(1000 + index, -1)
+        part.delivered(1000 + index, -1, 0.0)
         for _ in range(part.record_count):
             assert deliveries[index].result().offset == 1000 + index
             assert deliveries[index].timestamp == records[index][0]
@@ -73,7 +73,7 @@ async def test_a_part_can_be_split_again() -> None:
     parts = [*split(first, 1, estimator), second]
     for part in parts:
         part.sent()
-        part.delivered(int(contents(part)[0][2] or b""), -1)
+        part.delivered(int(contents(part)[0][2] or b""), -1, 0.0)
     assert [delivery.offset for delivery in deliveries] == list(range(8))
 
 
