@@ -25,7 +25,9 @@ class NetworkKeys:
         104857600, "Largest request in bytes; a client that announces a larger one is disconnected.", least=1
     )
     socket_send_buffer_bytes = integer(
-        102400, "Send buffer of each socket in bytes; -1 leaves it to the operating system. Unless set, it is 262144."
+        102400,
+        "Send buffer of each socket in bytes; -1 leaves it to the operating system. Unless set, it is 262144, and "
+        "102400 for clients on this machine.",
     )
     socket_receive_buffer_bytes = integer(
         102400, "Receive buffer of each socket in bytes; -1, or unset, leaves it to the operating system."

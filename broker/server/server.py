@@ -99,6 +99,7 @@ class Server:
         self._times = times
         self._lane = lane
         self._throttled_count = 0
+        self._local_send_buffer_bytes = options.local_send_buffer_bytes
         self._drain_s = drain_s
         self._readiness = Readiness()
         self._guards = guards or {}
@@ -225,6 +226,8 @@ class Server:
             client_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             peer = plain_address(client_socket.getpeername())
             local = plain_address(client_socket.getsockname())
+            if peer[0] == local[0] and self._local_send_buffer_bytes >= 0:
+                client_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._local_send_buffer_bytes)
         except OSError:
             client_socket.close()
             return

@@ -62,7 +62,7 @@ class Throttle:
         return self.wait_ms
 
     def connected_from(self, address: str) -> int:
-        assert address == "127.0.0.1"
+        assert address.startswith("127.0.0.")
         return self.refuse_ms
 
 
@@ -87,7 +87,13 @@ class WhereAmI:
 class Running:
     """A server on a free port of loopback."""
 
-    def __init__(self, limits: Limits, *listeners: str, protected: str | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        *listeners: str,
+        protected: str | None = None,
+        options: SocketOptions = SocketOptions(),  # noqa: B008 (it cannot change)
+    ) -> None:
         self.limits = limits
         self.throttle = Throttle()
         self.responder = WhereAmI()
@@ -101,7 +107,7 @@ class Running:
             census,
             limits,
             throttle=self.throttle,
-            options=SocketOptions(),
+            options=options,
             drain_s=DRAIN_S,
             protected=protected,
         )
