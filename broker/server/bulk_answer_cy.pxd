@@ -5,13 +5,13 @@ from libc.stdint cimport int64_t
 
 from ...protocol.records.kernel_cy cimport DownConversion, survey_unchecked
 from ...protocol.records.message_bytes cimport copy_bytes
-from .bulk_calls cimport begin_conversion, convert_into, read_at, send_bytes, send_file, thread_cpu_ns, wait_writable
+from .bulk_calls cimport begin_conversion, convert_into, put_padding, read_at, send_bytes, send_file, thread_cpu_ns, wait_writable
 
 cdef int SENT, FULL, TURN, NEEDS_CODEC, FAILED, BROKEN, FILE_HAS_ENDED, CANCELLED
 cdef int BYTES, FILE, CONVERSION
 cdef int COLUMNS, KIND, SIZE, DESCRIPTOR, POSITION, STORED, FIRST_END, TO_MAGIC, FIRST_OFFSET
 cdef int CONVERTED, TEMPORARY, CPU
-cdef int64_t SOCKET_IS_FULL, TURN_BYTES, FILE_BYTES, SMALL_FILE_BYTES, LEAST_ROOM_BYTES, FILE_IS_SHORTER
+cdef int64_t SOCKET_IS_FULL, TURN_BYTES, FILE_BYTES, SMALL_FILE_BYTES, LEAST_ROOM_BYTES, FILE_IS_SHORTER, BEGIN_BYTES
 cdef int WAIT_MS, STOP_AT_END, STOP_OUT_IS_FULL, STOP_NEEDS_CODEC, ONLY_CONVERSION
 
 
@@ -31,7 +31,7 @@ cdef class BulkAnswer:
     cdef bytearray _heads
     cdef bytes _unsent
     cdef bint _has_begun, _in_chunk, _is_loaded
-    cdef int64_t _chunk_bytes, _at, _filled
+    cdef int64_t _chunk_bytes, _padded, _at, _filled
     cdef int _trouble
 
     cpdef cancel(self)
@@ -43,8 +43,8 @@ cdef class BulkAnswer:
     cdef int _run_in(self, long long[::1] rows, const unsigned char[::1] heads, unsigned char[::1] stored,
                      unsigned char[::1] out, long long[::1] waiting, int patience_ms) except -1
 
-    @cython.locals(must_send=bint, is_full=bint, is_reading=bint, has_room=bint, turn_bytes=int64_t, base=int64_t, kind=int,
-                   sent=int64_t, left=int64_t, size=int64_t, position=int64_t, stop=int)
+    @cython.locals(must_send=bint, is_blocked=bint, is_full=bint, is_reading=bint, has_room=bint, only_begins=bint,
+                   most_bytes=int64_t, turn_bytes=int64_t, base=int64_t, kind=int, sent=int64_t, left=int64_t, size=int64_t, position=int64_t, stop=int)
     cdef int _run(self, long long *table, const unsigned char *heads, unsigned char *stored, int64_t chunk_bytes,
                   unsigned char *out, int64_t capacity, long long *waiting, int patience_ms) noexcept nogil
     @cython.locals(error=int64_t, size=int64_t)

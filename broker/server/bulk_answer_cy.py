@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 from array import array
-from enum import IntEnum
 
 try:
     import cython
@@ -20,48 +19,29 @@ except ImportError:
 
 from ...protocol.records.kernel_cy import DownConversion, Stop
 from ...protocol.records.record import Buffer
+from .bulk_stop import BulkStop
 
 if not cython.compiled:
     from ...protocol.records.kernel_cy import survey as survey_unchecked
     from ...protocol.records.message_bytes import copy_bytes
-    from .bulk_calls import begin_conversion, convert_into, read_at, send_bytes, send_file, thread_cpu_ns, wait_writable
+    from .bulk_calls import (
+        begin_conversion,
+        convert_into,
+        put_padding,
+        read_at,
+        send_bytes,
+        send_file,
+        thread_cpu_ns,
+        wait_writable,
+    )
 
 NO_HEADS = b"\0"
 """A stand-in for the bytes of an answer without any."""
-
 COMPILED: bool = cython.compiled
 """Whether this module is compiled."""
 
 
-class BulkStop(IntEnum):
-    """The reason why `BulkAnswer.run` returned."""
-
-    SENT = 0
-    """All bytes are sent."""
-    FULL = 1
-    """The client does not read: the socket accepts no more bytes."""
-    TURN = 2
-    """Other answers wait for their turn."""
-    NEEDS_CODEC = 3
-    """The caller must send the rest of the part at `row`, then call `skip_row`."""
-    FAILED = 4
-    """The rest of the part at `row` cannot be converted: the caller pads it, then calls `skip_row`."""
-    BROKEN = 5
-    """A system call failed with `error`: of the socket, or of a file."""
-    FILE_HAS_ENDED = 6
-    """A file is shorter than the part at `row`."""
-    CANCELLED = 7
-    """`cancel` was called."""
-
-
-SENT = int(BulkStop.SENT)
-FULL = int(BulkStop.FULL)
-TURN = int(BulkStop.TURN)
-NEEDS_CODEC = int(BulkStop.NEEDS_CODEC)
-FAILED = int(BulkStop.FAILED)
-BROKEN = int(BulkStop.BROKEN)
-FILE_HAS_ENDED = int(BulkStop.FILE_HAS_ENDED)
-CANCELLED = int(BulkStop.CANCELLED)
+SENT, FULL, TURN, NEEDS_CODEC, FAILED, BROKEN, FILE_HAS_ENDED, CANCELLED = map(int, BulkStop)
 
 BYTES, FILE, CONVERSION = 0, 1, 2
 """The kinds of rows."""
@@ -79,6 +59,10 @@ SMALL_FILE_BYTES = 8 * 1024
 """Largest range of a file for which a copy costs less than a separate system call."""
 LEAST_ROOM_BYTES = 32 * 1024
 """While the socket accepts nothing, records are converted ahead as long as the output has this much room."""
+BEGIN_BYTES = 4 * 1024
+"""The bytes after which an answer that only begins stops: one call passes as many as the socket accepts, or a chunk."""
+ONLY_BEGIN = -1
+"""The patience of an answer that only begins."""
 WAIT_MS = 1
 """The time for which a thread waits for a client although other answers wait for the thread.
 
@@ -133,6 +117,7 @@ class BulkAnswer:
         self._in_chunk = False
         self._is_loaded = False
         self._chunk_bytes = 0
+        self._padded = 0
         self._trouble = SENT
         self._at = 0
         self._filled = 0
@@ -181,14 +166,16 @@ class BulkAnswer:
         self.row += 1
         self.row_done = 0
         self.stored_at = 0
+        self._padded = 0
         self._in_chunk = False
         self._trouble = SENT
 
     def run(self, memory: BulkMemory, patience_ms: int) -> int:
         """Send as much as possible with the memory; return a `BulkStop`.
 
-        A client that does not read is waited for during ``patience_ms``, or `WAIT_MS` if other answers wait. Converted
-        bytes that were not sent are copied: at most the output of the memory.
+        A client that does not read is waited for during ``patience_ms``, `WAIT_MS` if other answers wait. With
+        `ONLY_BEGIN` it is not waited for, and TURN is returned after the first bytes. Converted bytes that were not
+        sent are copied: at most the output of the memory.
         """
         self._at, self._filled = 0, len(self._unsent)
         memory.out[: self._filled] = self._unsent
@@ -234,13 +221,29 @@ class BulkAnswer:
         patience_ms: int,
     ) -> int:
         must_send = self._filled > 0
-        is_full = is_reading = False
+        is_blocked = is_full = is_reading = False
+        only_begins = patience_ms < 0
+        most_bytes = BEGIN_BYTES if only_begins else TURN_BYTES
         turn_bytes = 0
         while not self.is_cancelled:
-            if turn_bytes >= TURN_BYTES and waiting[0] > 0:
+            if turn_bytes >= most_bytes and (only_begins or waiting[0] > 0):
                 return TURN
             base = self.row * COLUMNS
             kind = table[base + KIND] if self.row < self.row_count else BYTES
+            if is_blocked:
+                has_room = capacity - self._filled >= LEAST_ROOM_BYTES
+                if must_send and is_reading and not is_full and kind == CONVERSION and has_room:
+                    # The client reads while further records are converted; of a slow one they would only be held.
+                    is_full = True
+                    must_send = False
+                elif only_begins:
+                    return TURN if turn_bytes > 0 else FULL
+                elif not self._wait(waiting, patience_ms):
+                    return FULL
+                else:
+                    is_reading = True
+                is_blocked = False
+                continue
             if must_send or (self.row == self.row_count and self._filled > self._at):
                 sent = send_bytes(self.descriptor, out, self._at, self._filled, kind == FILE)
                 if sent >= 0:
@@ -249,28 +252,20 @@ class BulkAnswer:
                     turn_bytes += sent
                     self._has_begun = True
                     is_full = False
-                    must_send = self._at < self._filled
-                    if not must_send:
-                        self._at = self._filled = 0
                 elif sent != SOCKET_IS_FULL:
                     self.error = -sent
                     return BROKEN
-                elif is_reading and not is_full and kind == CONVERSION and capacity - self._filled >= LEAST_ROOM_BYTES:
-                    # The client reads while further records are converted; of a slow one they would only be held.
-                    is_full = True
-                    must_send = False
-                elif self._wait(waiting, patience_ms):
-                    is_reading = True
-                else:
-                    return FULL
+                # A socket that accepts a part has no room for the rest.
+                is_blocked = must_send = self._at < self._filled
+                if not must_send:
+                    self._at = self._filled = 0
                 continue
             if self.row == self.row_count:
                 return SENT
             left = table[base + SIZE] - self.row_done
             if left == 0:
                 self.row += 1
-                self.row_done = 0
-                self.stored_at = 0
+                self.row_done = self.stored_at = self._padded = 0
                 self._in_chunk = False
             elif kind == CONVERSION:
                 stop = self._convert(table, base, left, stored, chunk_bytes, out, capacity)
@@ -286,16 +281,16 @@ class BulkAnswer:
             elif self._filled > self._at:
                 must_send = True
             else:
+                size = min(left, FILE_BYTES)
                 position = table[base + POSITION] + self.row_done
-                sent = send_file(self.descriptor, table[base + DESCRIPTOR], position, min(left, FILE_BYTES))
+                sent = send_file(self.descriptor, table[base + DESCRIPTOR], position, size)
+                is_blocked = sent < size
                 if sent > 0:
                     self.row_done += sent
                     self.sent_bytes += sent
                     turn_bytes += sent
                 elif sent != SOCKET_IS_FULL:
                     return self._file_failed(sent)
-                elif not self._wait(waiting, patience_ms):
-                    return FULL
         return CANCELLED
 
     def _gather(
@@ -317,7 +312,7 @@ class BulkAnswer:
     def _wait(self, waiting: memoryview, patience_ms: int) -> bool:
         """Wait for the client to read; return whether the socket accepts bytes again."""
         waited_ms = 0
-        while not wait_writable(self.descriptor, WAIT_MS):
+        while not wait_writable(self.descriptor, min(WAIT_MS, patience_ms)):
             waited_ms += WAIT_MS
             if self.is_cancelled or waiting[0] > 0 or waited_ms >= patience_ms:
                 return False
@@ -342,6 +337,13 @@ class BulkAnswer:
         """Convert records of the present row while they fit; return SENT, or the reason why the row cannot go on."""
         if self._trouble != SENT:
             return self._trouble
+        if 0 < self.stored_at == table[base + STORED]:
+            # All batches are converted, and their messages are smaller than promised.
+            written = put_padding(out, self._filled, capacity, self._padded, left)
+            self._filled += written
+            self._padded += written
+            self.row_done += written
+            return SENT
         began_ns = thread_cpu_ns()
         if not (self._in_chunk and self._is_loaded):
             stop = self._load(table, base, stored, chunk_bytes)

@@ -5,6 +5,12 @@ from libc.stdint cimport int64_t
 
 from ...protocol.records.kernel_cy cimport DownConversion
 
+cdef enum:
+    # As in protocol/records/padding.py.
+    FAKE_BATCH_BYTES = 131072
+    FAKE_BATCH_HEAD_BYTES = 12
+    LEAST_FAKE_LENGTH = 61
+
 cdef extern from "<sys/types.h>" nogil:
     ctypedef long off_t
     ctypedef long ssize_t
@@ -28,6 +34,9 @@ cdef extern from "<poll.h>" nogil:
         short revents
     int POLLOUT
     int poll(pollfd *polled, unsigned long count, int timeout_ms)
+
+cdef extern from "<string.h>" nogil:
+    void *memset(void *buffer, int value, size_t size_bytes)
 
 cdef extern from "<time.h>" nogil:
     struct timespec:
@@ -91,3 +100,28 @@ cdef inline int64_t convert_into(DownConversion conversion, const unsigned char 
 
 cdef inline void begin_conversion(DownConversion conversion, int to_magic, int64_t first_offset) noexcept nogil:
     conversion.begin_unlocked(to_magic, first_offset, 0)
+
+cdef inline int64_t put_padding(unsigned char *out, int64_t start, int64_t end, int64_t padded,
+                                int64_t left) noexcept nogil:
+    cdef int64_t at = start
+    cdef int64_t within, length, size
+    if end > start + left:
+        end = start + left
+    while at < end:
+        within = (padded + at - start) % FAKE_BATCH_BYTES
+        if within < 8:
+            out[at] = 0xFF
+            size = 1
+        elif within < FAKE_BATCH_HEAD_BYTES:
+            length = left - (at - start) + within + 1
+            if length < LEAST_FAKE_LENGTH:
+                length = LEAST_FAKE_LENGTH
+            out[at] = <unsigned char>(length >> (8 * (FAKE_BATCH_HEAD_BYTES - 1 - within)))
+            size = 1
+        else:
+            size = FAKE_BATCH_BYTES - within
+            if size > end - at:
+                size = end - at
+            memset(out + at, 0, <size_t>size)
+        at += size
+    return at - start

@@ -10,6 +10,7 @@ import select
 import time
 
 from ...protocol.records.kernel_cy import DownConversion
+from ...protocol.records.padding import FAKE_BATCH_BYTES, padding
 
 FILE_HAS_ENDED = -1_000_000
 """The result of a read or of sendfile(2) behind the end of the file; no error number is as large."""
@@ -70,3 +71,15 @@ def convert_into(
 def begin_conversion(conversion: DownConversion, to_magic: int, first_offset: int) -> None:
     """Begin another conversion, at the first of its bytes."""
     conversion.begin(to_magic, first_offset, 0)
+
+
+def put_padding(out: memoryview, start: int, end: int, padded: int, left: int) -> int:
+    """Put the next bytes of padding into ``out`` from ``start`` to at most ``end``; return their number.
+
+    ``padded`` bytes of it were put before, ``left`` follow. Source of the bytes: `padding`.
+    """
+    within = padded % FAKE_BATCH_BYTES
+    size_bytes = min(end - start, left)
+    pieces = b"".join(padding(left + within))
+    out[start : start + size_bytes] = pieces[within : within + size_bytes]
+    return size_bytes

@@ -15,10 +15,11 @@ from typing import Protocol
 
 import trio
 
-from .bulk_answer_cy import BulkAnswer, BulkMemory, BulkStop
+from .bulk_answer_cy import ONLY_BEGIN, BulkAnswer, BulkMemory
+from .bulk_stop import BulkStop
 
 PATIENCE_MS = 5
-"""The time for which a thread without other work waits for a client that does not read at once."""
+"""The time for which a thread without other work waits for a client that does not read at once, unless it is slow."""
 
 
 class LaneSettings(Protocol):
@@ -40,18 +41,30 @@ class BulkLane:
         self._thread_count = 0
         self._idle_count = 0
         self._is_closed = False
+        self._memory: BulkMemory | None = None
+        """The memory of `begin`."""
 
     def answer(self, descriptor: int) -> BulkAnswer:
         """Return an empty answer for the socket ``descriptor``."""
         return BulkAnswer(descriptor, self._waiting)
 
-    async def run(self, answer: BulkAnswer) -> BulkStop:
+    def begin(self, answer: BulkAnswer) -> BulkStop:
+        """Send the first bytes in the calling thread without a wait; return TURN if the socket may accept more.
+
+        That takes one call of sendfile(2), or the conversion of one chunk.
+        """
+        if self._memory is None:
+            self._memory = BulkMemory(self._settings.gregor_message_downconversion_chunk_bytes)
+        return BulkStop(answer.run(self._memory, ONLY_BEGIN))
+
+    async def run(self, answer: BulkAnswer, patience_ms: int = PATIENCE_MS) -> BulkStop:
         """Let threads send as much of the answer as possible; return why they stopped.
 
+        A thread without other work waits for a client that does not read at once for ``patience_ms``.
         A task that is cancelled waits until its thread has let go of the answer, which takes one chunk at most.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        queued = _QueuedAnswer(answer, trio.lowlevel.current_task(), trio.lowlevel.current_trio_token())
+        queued = _QueuedAnswer(answer, patience_ms)
         self._begin(queued)
 
         def abort(_: object) -> trio.lowlevel.Abort:
@@ -86,7 +99,7 @@ class BulkLane:
         memory = BulkMemory(self._settings.gregor_message_downconversion_chunk_bytes)
         while (queued := self._next_answer()) is not None:
             try:
-                queued.stop = queued.answer.run(memory, PATIENCE_MS)
+                queued.stop = queued.answer.run(memory, queued.patience_ms)
             except Exception as failure:
                 queued.failure = failure
             if queued.stop == BulkStop.TURN and queued.failure is None:
@@ -113,12 +126,14 @@ class BulkLane:
 class _QueuedAnswer:
     """An answer in the pool, and the task that waits for it."""
 
-    __slots__ = ("_task", "_token", "answer", "failure", "stop")
+    __slots__ = ("_task", "_token", "answer", "failure", "patience_ms", "stop")
 
-    def __init__(self, answer: BulkAnswer, task: trio.lowlevel.Task, token: trio.lowlevel.TrioToken) -> None:
+    def __init__(self, answer: BulkAnswer, patience_ms: int) -> None:
+        """Create an entry for an answer of the present task."""
         self.answer = answer
-        self._task = task
-        self._token = token
+        self.patience_ms = patience_ms
+        self._task = trio.lowlevel.current_task()
+        self._token = trio.lowlevel.current_trio_token()
         self.stop = int(BulkStop.TURN)
         self.failure: Exception | None = None
 

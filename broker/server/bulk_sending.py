@@ -7,12 +7,14 @@ compressed batches, errors or very large batches is continued by the task, from 
 from __future__ import annotations
 
 import os
+from time import perf_counter
 from typing import Protocol
 
 import trio
 
-from .bulk_answer_cy import COMPILED, BulkAnswer, BulkStop
-from .bulk_lane import BulkLane
+from .bulk_answer_cy import COMPILED, BulkAnswer
+from .bulk_lane import PATIENCE_MS, BulkLane
+from .bulk_stop import BulkStop
 from .parts import BUFFERS, Answer, BulkPart, Outlet, Sink
 from .receive_buffer_cy import LENGTH
 
@@ -61,9 +63,15 @@ async def send_in_bulk(bulk: BulkAnswer, answer: Answer, transport: BulkTranspor
     Raises OSError, of the socket or a file, and EOFError if a file is shorter than its part.
     """
     try:
-        while (stop := await lane.run(bulk)) is not BulkStop.SENT:
+        # The client has the first bytes before a thread has woken up.
+        stop = lane.begin(bulk)
+        patience_ms = PATIENCE_MS
+        while stop is not BulkStop.SENT:
             if stop is BulkStop.FULL:
+                began = perf_counter()
                 await trio.lowlevel.wait_writable(transport.descriptor)
+                # No thread waits for a client that pauses longer than a thread would wait.
+                patience_ms = PATIENCE_MS if perf_counter() - began < PATIENCE_MS / 1000 else 0
             elif stop in (BulkStop.NEEDS_CODEC, BulkStop.FAILED):
                 part = answer[bulk.row - 1]
                 assert isinstance(part, BulkPart)
@@ -74,8 +82,9 @@ async def send_in_bulk(bulk: BulkAnswer, answer: Answer, transport: BulkTranspor
                 bulk.skip_row()
             elif stop is BulkStop.FILE_HAS_ENDED:
                 raise EOFError(f"a segment ends before the end of part {bulk.row} of an answer")
-            else:
+            elif stop is BulkStop.BROKEN:
                 raise OSError(bulk.error, os.strerror(bulk.error))
+            stop = await lane.run(bulk, patience_ms)
     finally:
         for row, part in enumerate(answer, start=1):
             if isinstance(part, BulkPart):

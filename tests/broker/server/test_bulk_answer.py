@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gregor.broker.server import bulk_answer_cy
-from gregor.broker.server.bulk_answer_cy import BulkStop
+from gregor.broker.server.bulk_stop import BulkStop
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.lazy import LazyConversion, plan_down_conversion
 from gregor.protocol.records.record import Record
