@@ -25,13 +25,13 @@ cdef class BulkMemory:
 cdef class BulkAnswer:
     cdef readonly int descriptor, row, row_count, error
     cdef readonly int64_t row_done, stored_at, sent_bytes
-    cdef readonly bint is_cancelled
+    cdef readonly bint is_cancelled, is_converted
     cdef readonly DownConversion conversion
     cdef object _waiting, _rows
     cdef bytearray _heads
     cdef bytes _unsent
     cdef bint _has_begun, _in_chunk, _is_loaded
-    cdef int64_t _chunk_bytes, _padded, _at, _filled
+    cdef int64_t _chunk_limit, _capacity, _chunk_bytes, _padded, _at, _filled
     cdef int _trouble
 
     cpdef cancel(self)
@@ -39,23 +39,28 @@ cdef class BulkAnswer:
     @cython.locals(stop=int)
     cpdef int run(self, BulkMemory memory, int patience_ms) except -1
     @cython.locals(table=cython.p_longlong, head=cython.p_const_uchar, source=cython.p_uchar, target=cython.p_uchar,
-                   others=cython.p_longlong, chunk_bytes=int64_t, capacity=int64_t)
+                   others=cython.p_longlong)
     cdef int _run_in(self, long long[::1] rows, const unsigned char[::1] heads, unsigned char[::1] stored,
                      unsigned char[::1] out, long long[::1] waiting, int patience_ms) except -1
 
     @cython.locals(must_send=bint, is_blocked=bint, is_full=bint, is_reading=bint, has_room=bint, only_begins=bint,
-                   most_bytes=int64_t, turn_bytes=int64_t, base=int64_t, kind=int, sent=int64_t, left=int64_t, size=int64_t, position=int64_t, stop=int)
-    cdef int _run(self, long long *table, const unsigned char *heads, unsigned char *stored, int64_t chunk_bytes,
-                  unsigned char *out, int64_t capacity, long long *waiting, int patience_ms) noexcept nogil
+                   most_bytes=int64_t, turn_bytes=int64_t, base=int64_t, kind=int, sent=int64_t, left=int64_t,
+                   size=int64_t, stop=int)
+    cdef int _run(self, long long *table, const unsigned char *heads, unsigned char *stored, unsigned char *out,
+                  long long *waiting, int patience_ms) noexcept nogil
+    @cython.locals(sent=int64_t)
+    cdef int64_t _send_output(self, unsigned char *out, bint has_more) noexcept nogil
+    @cython.locals(position=int64_t, sent=int64_t)
+    cdef int64_t _send_part_of_file(self, long long *table, int64_t base, int64_t size) noexcept nogil
     @cython.locals(error=int64_t, size=int64_t)
     cdef int _gather(self, long long *table, int64_t base, int64_t left, const unsigned char *heads,
-                     unsigned char *out, int64_t capacity) noexcept nogil
+                     unsigned char *out) noexcept nogil
     @cython.locals(waited_ms=int)
     cdef bint _wait(self, long long *waiting, int patience_ms) noexcept nogil
-    cdef int _file_failed(self, int64_t error) noexcept nogil
+    cdef int _failed(self, int64_t error) noexcept nogil
     @cython.locals(began_ns=int64_t, stop=int, before=int64_t, filled=int64_t, written=int64_t, position=int64_t,
                    is_whole=bint)
-    cdef int _convert(self, long long *table, int64_t base, int64_t left, unsigned char *stored, int64_t chunk_bytes,
-                      unsigned char *out, int64_t capacity) noexcept nogil
+    cdef int _convert(self, long long *table, int64_t base, int64_t left, unsigned char *stored,
+                      unsigned char *out) noexcept nogil
     @cython.locals(window=int64_t, error=int64_t, to_magic=int, size=Py_ssize_t, work=int)
-    cdef int _load(self, long long *table, int64_t base, unsigned char *stored, int64_t chunk_bytes) noexcept nogil
+    cdef int _load(self, long long *table, int64_t base, unsigned char *stored) noexcept nogil

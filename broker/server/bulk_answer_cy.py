@@ -92,7 +92,8 @@ class BulkAnswer:
     """An answer to one client, a row for each part. Call `run`, in one thread at a time, until it returns SENT.
 
     `row` is the present row. `row_done` counts the row's bytes that were sent or are about to be, `stored_at` the
-    stored bytes that were converted for them. `sent_bytes` counts the bytes that the socket has accepted.
+    stored bytes that were converted for them. `sent_bytes` counts the bytes that the socket has accepted, and
+    `is_converted` tells whether any row is a conversion.
     """
 
     def __init__(self, descriptor: int, waiting: array[int]) -> None:
@@ -103,6 +104,7 @@ class BulkAnswer:
         self.descriptor = descriptor
         self._waiting = waiting
         self._rows = array("q")
+        self.is_converted = False
         self._heads = bytearray()
         self._unsent = b""
         self.conversion = DownConversion(0, 0)
@@ -116,11 +118,8 @@ class BulkAnswer:
         self._has_begun = False
         self._in_chunk = False
         self._is_loaded = False
-        self._chunk_bytes = 0
-        self._padded = 0
+        self._chunk_limit = self._capacity = self._chunk_bytes = self._padded = self._at = self._filled = 0
         self._trouble = SENT
-        self._at = 0
-        self._filled = 0
 
     def add_bytes(self, data: Buffer) -> None:
         """Add a copy of ``data``."""
@@ -145,6 +144,7 @@ class BulkAnswer:
 
         The first chunk ends at ``first_end``, others have as many batches as fit (`lazy.converted_chunks`).
         """
+        self.is_converted = True
         self._add(CONVERSION, size_bytes, descriptor, position, stored_bytes, first_end, to_magic, first_offset)
 
     def _add(self, *columns: int) -> None:
@@ -196,7 +196,7 @@ class BulkAnswer:
         patience_ms: int,
     ) -> int:
         """Run without the interpreter's lock."""
-        chunk_bytes, capacity = len(stored), len(out)
+        self._chunk_limit, self._capacity = len(stored), len(out)
         if cython.compiled:
             table = cython.address(rows[0])
             head = cython.address(heads[0])
@@ -207,16 +207,14 @@ class BulkAnswer:
             table, others = memoryview(rows), memoryview(waiting)
             head, source, target = memoryview(heads), memoryview(stored), memoryview(out)
         with cython.nogil:
-            return self._run(table, head, source, chunk_bytes, target, capacity, others, patience_ms)
+            return self._run(table, head, source, target, others, patience_ms)
 
     def _run(
         self,
         table: memoryview,
         heads: memoryview,
         stored: memoryview,
-        chunk_bytes: int,
         out: memoryview,
-        capacity: int,
         waiting: memoryview,
         patience_ms: int,
     ) -> int:
@@ -231,7 +229,7 @@ class BulkAnswer:
             base = self.row * COLUMNS
             kind = table[base + KIND] if self.row < self.row_count else BYTES
             if is_blocked:
-                has_room = capacity - self._filled >= LEAST_ROOM_BYTES
+                has_room = self._capacity - self._filled >= LEAST_ROOM_BYTES
                 if must_send and is_reading and not is_full and kind == CONVERSION and has_room:
                     # The client reads while further records are converted; of a slow one they would only be held.
                     is_full = True
@@ -245,20 +243,13 @@ class BulkAnswer:
                 is_blocked = False
                 continue
             if must_send or (self.row == self.row_count and self._filled > self._at):
-                sent = send_bytes(self.descriptor, out, self._at, self._filled, kind == FILE)
-                if sent >= 0:
-                    self._at += sent
-                    self.sent_bytes += sent
-                    turn_bytes += sent
-                    self._has_begun = True
-                    is_full = False
-                elif sent != SOCKET_IS_FULL:
-                    self.error = -sent
-                    return BROKEN
+                sent = self._send_output(out, kind == FILE)
+                if sent < 0 and sent != SOCKET_IS_FULL:
+                    return self._failed(sent)
                 # A socket that accepts a part has no room for the rest.
                 is_blocked = must_send = self._at < self._filled
-                if not must_send:
-                    self._at = self._filled = 0
+                is_full = is_full and sent < 0
+                turn_bytes += max(sent, 0)
                 continue
             if self.row == self.row_count:
                 return SENT
@@ -268,42 +259,58 @@ class BulkAnswer:
                 self.row_done = self.stored_at = self._padded = 0
                 self._in_chunk = False
             elif kind == CONVERSION:
-                stop = self._convert(table, base, left, stored, chunk_bytes, out, capacity)
+                stop = self._convert(table, base, left, stored, out)
                 if stop != SENT and self._filled == self._at:
                     return stop
-                has_room = self._filled - self._at < chunk_bytes // 2
+                has_room = self._filled - self._at < self._chunk_limit // 2
                 must_send = stop != SENT or is_full or not has_room or (not self._has_begun and self._filled > 0)
-            elif kind == BYTES or (left <= SMALL_FILE_BYTES and self.row_done == 0 and left <= capacity - self._filled):
-                stop = self._gather(table, base, left, heads, out, capacity)
+            elif kind == BYTES or (
+                left <= SMALL_FILE_BYTES and self.row_done == 0 and left <= self._capacity - self._filled
+            ):
+                stop = self._gather(table, base, left, heads, out)
                 if stop != SENT:
                     return stop
-                must_send = self._filled == capacity
+                must_send = self._filled == self._capacity
             elif self._filled > self._at:
                 must_send = True
             else:
                 size = min(left, FILE_BYTES)
-                position = table[base + POSITION] + self.row_done
-                sent = send_file(self.descriptor, table[base + DESCRIPTOR], position, size)
+                sent = self._send_part_of_file(table, base, size)
+                if sent < 0 and sent != SOCKET_IS_FULL:
+                    return self._failed(sent)
                 is_blocked = sent < size
-                if sent > 0:
-                    self.row_done += sent
-                    self.sent_bytes += sent
-                    turn_bytes += sent
-                elif sent != SOCKET_IS_FULL:
-                    return self._file_failed(sent)
+                turn_bytes += max(sent, 0)
         return CANCELLED
 
-    def _gather(
-        self, table: memoryview, base: int, left: int, heads: memoryview, out: memoryview, capacity: int
-    ) -> int:
+    def _send_output(self, out: memoryview, has_more: bool) -> int:
+        """Send the bytes in the output as far as the socket accepts them; return their number or a negative error."""
+        sent = send_bytes(self.descriptor, out, self._at, self._filled, has_more)
+        if sent >= 0:
+            self._at += sent
+            self.sent_bytes += sent
+            self._has_begun = True
+            if self._at == self._filled:
+                self._at = self._filled = 0
+        return sent
+
+    def _send_part_of_file(self, table: memoryview, base: int, size: int) -> int:
+        """Send the next bytes of a range of a file; return as `_send_output`."""
+        position = table[base + POSITION] + self.row_done
+        sent = send_file(self.descriptor, table[base + DESCRIPTOR], position, size)
+        if sent > 0:
+            self.row_done += sent
+            self.sent_bytes += sent
+        return sent
+
+    def _gather(self, table: memoryview, base: int, left: int, heads: memoryview, out: memoryview) -> int:
         """Copy bytes, or all of a small range of a file, behind the output; return SENT or an error."""
         if table[base + KIND] == FILE:
             error = read_at(table[base + DESCRIPTOR], out, self._filled, left, table[base + POSITION])
             if error < 0:
-                return self._file_failed(error)
+                return self._failed(error)
             size = left
         else:
-            size = min(left, capacity - self._filled)
+            size = min(left, self._capacity - self._filled)
             copy_bytes(out, self._filled, heads, table[base + POSITION] + self.row_done, size)
         self._filled += size
         self.row_done += size
@@ -318,39 +325,30 @@ class BulkAnswer:
                 return False
         return True
 
-    def _file_failed(self, error: int) -> int:
+    def _failed(self, error: int) -> int:
         if error == FILE_IS_SHORTER:
             return FILE_HAS_ENDED
         self.error = -error
         return BROKEN
 
-    def _convert(
-        self,
-        table: memoryview,
-        base: int,
-        left: int,
-        stored: memoryview,
-        chunk_bytes: int,
-        out: memoryview,
-        capacity: int,
-    ) -> int:
+    def _convert(self, table: memoryview, base: int, left: int, stored: memoryview, out: memoryview) -> int:
         """Convert records of the present row while they fit; return SENT, or the reason why the row cannot go on."""
         if self._trouble != SENT:
             return self._trouble
         if 0 < self.stored_at == table[base + STORED]:
             # All batches are converted, and their messages are smaller than promised.
-            written = put_padding(out, self._filled, capacity, self._padded, left)
+            written = put_padding(out, self._filled, self._capacity, self._padded, left)
             self._filled += written
             self._padded += written
             self.row_done += written
             return SENT
         began_ns = thread_cpu_ns()
         if not (self._in_chunk and self._is_loaded):
-            stop = self._load(table, base, stored, chunk_bytes)
+            stop = self._load(table, base, stored)
             if stop != SENT:
                 return stop
         before = self._filled
-        filled = convert_into(self.conversion, stored, self._chunk_bytes, out, before, capacity)
+        filled = convert_into(self.conversion, stored, self._chunk_bytes, out, before, self._capacity)
         written = filled - before
         stop = self.conversion.stop
         position = self.conversion.position
@@ -373,25 +371,25 @@ class BulkAnswer:
         table[base + CPU] += thread_cpu_ns() - began_ns
         return self._trouble
 
-    def _load(self, table: memoryview, base: int, stored: memoryview, chunk_bytes: int) -> int:
+    def _load(self, table: memoryview, base: int, stored: memoryview) -> int:
         """Read the next chunk, or the present one again after another answer has used the memory."""
-        window = min(table[base + STORED] - self.stored_at, chunk_bytes)
+        window = min(table[base + STORED] - self.stored_at, self._chunk_limit)
         if self._in_chunk:
             window = self._chunk_bytes
         elif self.stored_at == 0:
             window = table[base + FIRST_END]
-            if not 0 < window <= chunk_bytes:
+            if not 0 < window <= self._chunk_limit:
                 return NEEDS_CODEC
         error = read_at(table[base + DESCRIPTOR], stored, 0, window, table[base + POSITION] + self.stored_at)
         if error < 0:
-            return self._file_failed(error)
+            return self._failed(error)
         self._is_loaded = True
         if self._in_chunk:
             return SENT
         to_magic = table[base + TO_MAGIC]
         size = window
         if self.stored_at > 0:
-            size, work = survey_unchecked(stored, 0, window, chunk_bytes, to_magic)
+            size, work = survey_unchecked(stored, 0, window, self._chunk_limit, to_magic)
             if size == 0 or work > ONLY_CONVERSION:
                 return NEEDS_CODEC
         begin_conversion(self.conversion, to_magic, table[base + FIRST_OFFSET])

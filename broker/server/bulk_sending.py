@@ -63,8 +63,9 @@ async def send_in_bulk(bulk: BulkAnswer, answer: Answer, transport: BulkTranspor
     Raises OSError, of the socket or a file, and EOFError if a file is shorter than its part.
     """
     try:
-        # The client has the first bytes before a thread has woken up.
-        stop = lane.begin(bulk)
+        # The client has the first bytes before a thread has woken up. Of files a thread sends them: many clients that
+        # are ready at once would leave the event loop no time for others.
+        stop = lane.begin(bulk) if bulk.is_converted else BulkStop.TURN
         patience_ms = PATIENCE_MS
         while stop is not BulkStop.SENT:
             if stop is BulkStop.FULL:

@@ -8,6 +8,7 @@ import random
 import socket
 from array import array
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ import pytest
 from gregor.broker.server import bulk_answer_cy
 from gregor.broker.server.bulk_stop import BulkStop
 from gregor.protocol.records.compression import Codec
-from gregor.protocol.records.lazy import LazyConversion, plan_down_conversion
+from gregor.protocol.records.lazy import LazyConversion, converted_chunks, plan_down_conversion
+from gregor.protocol.records.padding import padding
 from gregor.protocol.records.record import Record
 from gregor.protocol.records.stretch import as_stretch
 from gregor.protocol.records.v2 import build_batch
@@ -134,6 +136,64 @@ def test_all_rows_arrive_in_order_however_slowly_the_client_reads(
             received += chunk
     file_part = (b"before" + stored)[2 : 2 + len(stored)]
     assert bytes(received) == b"head" + converted + b"between" + converted + b"between" + file_part + b"before"
+
+
+@pytest.mark.parametrize("padded_bytes", [1, 5, 11, 12, 13, 60, 5_000, 131_072, 131_073, 131_083, 131_084, 300_000])
+def test_a_promise_above_the_converted_size_is_padded_like_that_of_a_conversion_without_a_thread(
+    pair: tuple[socket.socket, socket.socket], tmp_path: Path, padded_bytes: int
+) -> None:
+    ours, theirs = pair
+    stored = batches([300] * 3)
+    path = tmp_path / "segment"
+    path.write_bytes(stored)
+    planned = plan(stored, 1)
+    converted = b"".join(
+        converted_chunks(memoryview(stored), 1, 0, memoryview(bytearray(1 << 16)), first_end=len(stored))
+    )
+    size = len(converted) + padded_bytes
+    answer = bulk_answer_cy.BulkAnswer(ours.fileno(), array("q", [0]))
+    received = b""
+    with path.open("rb") as file:
+        for _ in range(2):
+            answer.add_conversion(file.fileno(), 0, len(stored), size, planned.first_end, 1, 0)
+        memory = bulk_answer_cy.BulkMemory(CHUNK_BYTES)
+        while (stop := answer.run(memory, 0)) == BulkStop.FULL:
+            received += read_all(theirs, 10_007)
+    assert stop == BulkStop.SENT
+    while piece := read_all(theirs):
+        received += piece
+    assert received == 2 * (converted + b"".join(padding(padded_bytes)))
+
+
+def test_an_answer_that_only_begins_returns_after_its_first_bytes_and_waits_for_no_client(
+    pair: tuple[socket.socket, socket.socket], tmp_path: Path
+) -> None:
+    ours, theirs = pair
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 200_000)
+    stored = batches([1000] * 30)
+    path = tmp_path / "segment"
+    path.write_bytes(stored)
+    planned = plan(stored, 1)
+    memory = bulk_answer_cy.BulkMemory(CHUNK_BYTES)
+    with path.open("rb") as file:
+        answer = bulk_answer_cy.BulkAnswer(ours.fileno(), array("q", [0]))
+        answer.add_bytes(b"head")
+        answer.add_conversion(file.fileno(), 0, len(stored), planned.size, planned.first_end, 1, 0)
+        assert answer.run(memory, bulk_answer_cy.ONLY_BEGIN) == BulkStop.TURN
+        begun = answer.sent_bytes
+        assert 4 < begun < planned.size
+        while answer.run(memory, bulk_answer_cy.ONLY_BEGIN) == BulkStop.TURN:
+            pass
+        received = read_all(theirs)
+        assert received[: 4 + planned.size] == (b"head" + expected(stored, 1))[: len(received)]
+        # A client that has not read the answer before.
+        with suppress(BlockingIOError):
+            while ours.send(b"x" * 4096):
+                pass
+        waiting = bulk_answer_cy.BulkAnswer(ours.fileno(), array("q", [0]))
+        waiting.add_file(file.fileno(), 0, len(stored))
+        assert waiting.run(memory, bulk_answer_cy.ONLY_BEGIN) == BulkStop.FULL
+        assert waiting.sent_bytes == 0
 
 
 def test_a_conversion_stops_before_compressed_batches_and_the_caller_sends_the_rest(
