@@ -21,7 +21,7 @@ from ...protocol.topic_partition import AnyTopicPartition
 from ..errors import OptionError
 from ..filesystems.locations import location_argument
 from ..local_paths import directory_argument
-from ..spark_tasks import run_tasks
+from ..spark_tasks import parallel_tasks, run_tasks
 from .cluster_options import add_config_argument, cluster_settings
 from .desk import Desk, Summary
 from .passes import make_pass
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ..logs.log_audit import LogAudit
-    from ..statistics.record_contents import Contents, Records
+    from ..statistics.record_contents import Contents, PartContents, Records
 
 HELP = "find gaps, duplicates, skew and wrong time order; compare two places"
 
@@ -273,11 +273,16 @@ def _all_records(
 
 
 def _read_contents(sources: dict[AnyTopicPartition, list[Records]], desk: Desk) -> dict[AnyTopicPartition, Contents]:
-    from ..statistics.record_contents import contents_of
+    from ..statistics.record_contents import in_pieces, joined_contents, part_contents
 
-    with desk.progress(len(sources), "partitions") as progress:
-        done = run_tasks(desk.session(), list(sources.items()), contents_of, progress)
-    return dict(zip(sources, done, strict=True))
+    session = desk.session()
+    work = in_pieces(sources, parallel_tasks(session))
+    with desk.progress(len(work), "ranges") as progress:
+        done = run_tasks(session, work, part_contents, progress)
+    parts: dict[AnyTopicPartition, list[PartContents]] = {}
+    for (place, _), part in zip(work, done, strict=True):
+        parts.setdefault(place, []).append(part)
+    return {place: joined_contents(found) for place, found in parts.items()}
 
 
 def _compacted_topics(options: argparse.Namespace, topics: set[str]) -> set[str]:

@@ -38,11 +38,20 @@ def make_pass(
 ) -> dict[AnyTopicPartition, Sums]:
     """Return sums by partition. With `in_order` a task reads a whole partition, else one range of the reader.
 
+    Ranges of brokers' topics have about equal numbers of offsets.
+
     `tasks_a_core` joins ranges until there are about that many tasks per core: for work that costs less than a task
     does.
     """
+    from ..kafka.fetch_plan import shared_evenly
+    from ..kafka.fetching import FetchRange
+
     reader = open_reader(options, **settings)
     ranges = [each for each in reader.partitions() if hasattr(each, "topic")]
+    fetched = [each for each in ranges if isinstance(each, FetchRange)]
+    if fetched and not in_order and len({(each.topic, each.partition) for each in fetched}) == len(ranges):
+        # The user has not chosen a division (--option minPartitions=): a huge partition is read by several tasks.
+        ranges = list(shared_evenly(fetched, tasks=parallel_tasks(desk.session())))
     by_place: dict[AnyTopicPartition, list[InputPartition]] = {}
     for each in ranges:
         by_place.setdefault((each.topic, each.partition), []).append(each)

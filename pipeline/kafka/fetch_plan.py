@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -58,6 +58,14 @@ def even_ranges(
     """
     total = sum(max(0, end[place] - start.get(place, 0)) for place in end)
     return split_ranges(start, end, min_partitions=tasks, max_records=max(1, -(-total // tasks)))
+
+
+def shared_evenly(ranges: Sequence[FetchRange], *, tasks: int) -> list[FetchRange]:
+    """Return the same offsets in the ranges of `even_ranges`; each partition has one range."""
+    places: list[AnyTopicPartition] = [(each.topic, each.partition) for each in ranges]
+    start = {place: each.first_offset for place, each in zip(places, ranges, strict=True)}
+    end = {place: each.end_offset for place, each in zip(places, ranges, strict=True)}
+    return even_ranges(start, end, tasks=tasks)
 
 
 def _size(fetch_range: FetchRange) -> int:

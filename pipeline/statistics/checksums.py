@@ -36,12 +36,10 @@ def content_hashes(columns: Sequence[pa.Array], rows: int) -> Hashes:
     return _contents(columns, rows)
 
 
-def unique_count(hashes: Sequence[Hashes]) -> tuple[int, int]:
-    """Return the number of distinct hashes, and the sum of all."""
-    if not hashes:
-        return 0, 0
-    joined = np.concatenate(hashes)
-    return len(np.unique(joined)), _sum(joined)
+def unique_hashes(hashes: Sequence[Hashes]) -> tuple[Hashes, int]:
+    """Return the different hashes, and the sum of all."""
+    joined = np.concatenate(hashes) if hashes else np.zeros(0, np.uint64)
+    return np.unique(joined), _sum(joined)
 
 
 def _contents(columns: Sequence[pa.Array], rows: int) -> Hashes:

@@ -163,3 +163,43 @@ def test_a_changed_data_file_differs_from_the_checksum_of_the_manifest(
     summary = audit("--archive", str(tmp_path))
     assert [row["COMPARED"] for row in rows_by_name(summary)] == ["DIFFERS from the manifest's checksum"]
     assert not summary.is_clean
+
+
+def test_a_huge_partition_is_read_by_several_tasks_and_its_equal_records_are_counted_across_them(
+    broker_process: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, root = "skewed", tmp_path / "lake"
+    make_topic(broker_process, topic)
+
+    async def fill() -> None:
+        async with Producer(broker_process.bootstrap) as producer:
+            for start in range(0, 100, 10):
+                records = [Record(n, 1, None, b"%d" % ((start + n) % 70)) for n in range(10)]
+                await producer.send_batch(topic, 0, v2.build_batch(records))
+            await producer.send_batch(topic, 1, v2.build_batch([Record(0, 1, None, b"alone")]))
+
+    trio.run(fill)
+    run_job("archive", *arguments(broker_process, topic, root, "--max-bytes", "500"))
+    tasks: dict[str, list[tuple[str, int]]] = {}
+
+    def count(name: str) -> None:
+        def run(session: object, work: Any, do: Any, progress: Any) -> Any:
+            tasks.setdefault(name, []).extend(place for place, _ in work)
+            return run_tasks_here(session, work, do, progress)
+
+        monkeypatch.setattr(audit_job if name == "audit" else passes, "run_tasks", run)
+
+    count("audit")
+    broker = ["--bootstrap-server", broker_process.bootstrap, "--topics", topic]
+    found = [
+        audit(*broker, "--contents"),
+        audit("--archive", str(root), "--topics", topic, "--against-bootstrap-server", broker_process.bootstrap),
+        audit("--log-dir", str(broker_process.directory / "logs"), "--topics", topic, "--contents"),
+    ]
+    assert [[row["EQUAL"] for row in rows_by_name(each)] for each in found] == [[30, 0]] * 3
+    assert [row["COMPARED"] for row in rows_by_name(found[1])] == ["the same", "the same"]
+    assert tasks["audit"].count((topic, 0)) > 4
+    count("stats")
+    stats, _ = run_job("stats", *broker)
+    assert [row[:4] for row in stats.rows] == [(topic, 0, 10, 100), (topic, 1, 1, 1)]
+    assert tasks["stats"] == [(topic, 0), (topic, 0), (topic, 1)]
