@@ -22,6 +22,10 @@ class RegistryError(PipelineError):
     """
 
 
+class EncodingError(PipelineError):
+    """A value of a data frame that the schema of its subject does not allow; `str()` says what is wrong."""
+
+
 class DamagedLogError(PipelineError):
     """Stored bytes that violate their format, or a CRC that does not match."""
 

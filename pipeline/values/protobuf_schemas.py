@@ -82,6 +82,20 @@ def message_named(schema: RegisteredSchema, name: str) -> Any:
     raise RegistryError(f"schema {schema.number} has no message {name}")
 
 
+def indexes_of(descriptor: Any) -> tuple[int, ...]:
+    """Return the indexes of a message in its schema, outermost first, as `message_at` takes them."""
+    from google.protobuf import descriptor_pb2
+
+    indexes: list[int] = []
+    while (above := descriptor.containing_type) is not None:
+        indexes.append([each.name for each in above.nested_types].index(descriptor.name))
+        descriptor = above
+    described = descriptor_pb2.FileDescriptorProto()
+    descriptor.file.CopyToProto(described)
+    indexes.append([each.name for each in described.message_type].index(descriptor.name))
+    return tuple(reversed(indexes))
+
+
 def _full_name(file: Any, index: int) -> str:
     from google.protobuf import descriptor_pb2
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -39,17 +39,7 @@ class RegisteredJsonDecoder(RegisteredDecoder[Any]):
 
     def prepare(self, schema: RegisteredSchema) -> Any:
         """Return a validator of the schema, see RegisteredDecoder."""
-        from jsonschema.exceptions import SchemaError
-        from jsonschema.validators import Draft7Validator, validator_for
-
-        document = _document(schema)
-        kind = validator_for(document, default=Draft7Validator)
-        try:
-            kind.check_schema(document)
-        except SchemaError as fault:
-            raise RegistryError(f"schema {schema.number} is no JSON Schema: {fault.message}") from None
-        # With a registry of its own the library looks up nothing over the network.
-        return kind(document, registry=_referenced(schema))
+        return validator_of(schema)
 
     def decode_body(self, writer: Any, value: bytes, at: int) -> Any:
         """Return the value, see RegisteredDecoder. Raises ValueError, jsonschema's ValidationError."""
@@ -68,6 +58,54 @@ class RegisteredJsonDecoder(RegisteredDecoder[Any]):
 
 def json_column(schema: RegisteredSchema) -> tuple[pa.DataType, Read]:
     """Return the column type of a schema's values, and the function that reads one. Raises RegistryError."""
+    found = _column(schema)
+    return found.arrow_type, found.read
+
+
+def json_writer(schema: RegisteredSchema) -> Callable[[Any], Any]:
+    """Return the function from a value of the schema's column to JSON that the schema allows. Raises RegistryError.
+
+    That function raises ValueError, jsonschema's ValidationError. A null in an object is left out unless the property
+    is required.
+    """
+    from jsonschema.exceptions import best_match
+
+    column, validator = _column(schema), validator_of(schema)
+
+    def write(value: Any) -> Any:
+        found = column.write(value)
+        fault = best_match(validator.iter_errors(found))
+        if fault is not None:
+            raise ValueError(f"{fault.json_path}: {fault.message}")
+        return found
+
+    return write
+
+
+def validator_of(schema: RegisteredSchema) -> Any:
+    """Return jsonschema's validator of a schema. Raises RegistryError."""
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import Draft7Validator, validator_for
+
+    document = _document(schema)
+    kind = validator_for(document, default=Draft7Validator)
+    try:
+        kind.check_schema(document)
+    except SchemaError as fault:
+        raise RegistryError(f"schema {schema.number} is no JSON Schema: {fault.message}") from None
+    # With a registry of its own the library looks up nothing over the network.
+    return kind(document, registry=_referenced(schema))
+
+
+class _Column(NamedTuple):
+    """The column of a schema's values: its type, and the functions from JSON to the column and back."""
+
+    arrow_type: pa.DataType
+    read: Read
+    write: Read
+
+
+def _column(schema: RegisteredSchema) -> _Column:
     from referencing import Resource
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import DRAFT7
@@ -103,17 +141,17 @@ def _referenced(schema: RegisteredSchema) -> Any:
     return referencing.Registry().with_resources(found)
 
 
-def _column_of(schema: Any, resolver: Any, depth: int) -> tuple[pa.DataType, Read]:
-    """Return the type of a schema's values, and the function that reads one. Raises Unresolvable."""
+def _column_of(schema: Any, resolver: Any, depth: int) -> _Column:
+    """Return the column of a schema's values. Raises Unresolvable."""
     while isinstance(schema, dict) and "$ref" in schema and depth <= DEEPEST:
         resolved = resolver.lookup(schema["$ref"])
         schema, resolver, depth = resolved.contents, resolved.resolver, depth + 1
     if not isinstance(schema, dict) or depth > DEEPEST:
-        return pa.string(), _as_text
+        return _ANY
     branches = schema.get("oneOf") or schema.get("anyOf")
     if branches and not schema.get("properties"):
         others = [each for each in branches if not (isinstance(each, dict) and each.get("type") == "null")]
-        return _column_of(others[0], resolver, depth + 1) if len(others) == 1 else (pa.string(), _as_text)
+        return _column_of(others[0], resolver, depth + 1) if len(others) == 1 else _ANY
     kinds = schema.get("type")
     kinds = [kinds] if isinstance(kinds, str) else [each for each in kinds or () if each != "null"]
     if not kinds and schema.get("properties"):
@@ -121,30 +159,47 @@ def _column_of(schema: Any, resolver: Any, depth: int) -> tuple[pa.DataType, Rea
     if kinds == ["object"]:
         return _object(schema, resolver, depth)
     if kinds == ["array"] and isinstance(schema.get("items"), dict):
-        kind, read = _column_of(schema["items"], resolver, depth + 1)
-        return pa.list_(kind), lambda found: None if found is None else [read(each) for each in found]
-    scalar = {"string": (pa.string(), _same), "boolean": (pa.bool_(), _same)}
-    scalar |= {"integer": (pa.int64(), _integer), "number": (pa.float64(), _number)}
-    return scalar.get(kinds[0], (pa.string(), _as_text)) if len(kinds) == 1 else (pa.string(), _as_text)
+        kind, read, write = _column_of(schema["items"], resolver, depth + 1)
+        return _Column(
+            pa.list_(kind),
+            lambda found: None if found is None else [read(each) for each in found],
+            lambda value: None if value is None else [write(each) for each in value],
+        )
+    return _SCALARS.get(kinds[0], _ANY) if len(kinds) == 1 else _ANY
 
 
-def _object(schema: dict[str, Any], resolver: Any, depth: int) -> tuple[pa.DataType, Read]:
+def _object(schema: dict[str, Any], resolver: Any, depth: int) -> _Column:
     properties = schema.get("properties")
     if properties:
         fields = {name: _column_of(each, resolver, depth + 1) for name, each in properties.items()}
         defaults = {name: each.get("default") for name, each in properties.items() if isinstance(each, dict)}
+        required = set(schema.get("required", ()))
 
         def read_struct(found: Any) -> Any:
             if found is None:
                 return None
-            return {name: read(found.get(name, defaults.get(name))) for name, (_, read) in fields.items()}
+            return {name: column.read(found.get(name, defaults.get(name))) for name, column in fields.items()}
 
-        return pa.struct([(name, kind) for name, (kind, _) in fields.items()]), read_struct
+        def write_struct(value: Any) -> Any:
+            if value is None:
+                return None
+            unknown = value.keys() - fields.keys()
+            if unknown:
+                raise ValueError(f"the schema has no property {min(unknown)}")
+            return {
+                name: fields[name].write(each) for name, each in value.items() if each is not None or name in required
+            }
+
+        kind = pa.struct([(name, column.arrow_type) for name, column in fields.items()])
+        return _Column(kind, read_struct, write_struct)
     if isinstance(schema.get("additionalProperties"), dict):
-        kind, read = _column_of(schema["additionalProperties"], resolver, depth + 1)
-        items = lambda found: None if found is None else [(name, read(each)) for name, each in found.items()]  # noqa: E731
-        return pa.map_(pa.string(), kind), items
-    return pa.string(), _as_text
+        kind, read, write = _column_of(schema["additionalProperties"], resolver, depth + 1)
+        return _Column(
+            pa.map_(pa.string(), kind),
+            lambda found: None if found is None else [(name, read(each)) for name, each in found.items()],
+            lambda value: None if value is None else {name: write(each) for name, each in value.items()},
+        )
+    return _ANY
 
 
 def _same(value: Any) -> Any:
@@ -177,3 +232,17 @@ def _number(value: Any) -> float | None:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def _from_text(text: str | None) -> Any:
+    return None if text is None else json.loads(text, parse_constant=_refuse_constant)
+
+
+_ANY = _Column(pa.string(), _as_text, _from_text)
+"""The column of a value of no one type: its JSON."""
+_SCALARS = {
+    "string": _Column(pa.string(), _same, _same),
+    "boolean": _Column(pa.bool_(), _same, _same),
+    "integer": _Column(pa.int64(), _integer, _same),
+    "number": _Column(pa.float64(), _number, _same),
+}

@@ -38,7 +38,7 @@ class RegisteredProtobufDecoder(RegisteredDecoder[RegisteredSchema]):
         """Compile the reader's schema. Raises RegistryError, or OptionError for a message without a column type."""
         from google.protobuf import message_factory
 
-        descriptor = _message_of(reader, message)
+        descriptor = message_of(reader, message)
         arrow_type, self._to_column = _column_of(descriptor, ())
         super().__init__(registry, arrow_type)
         self._class = message_factory.GetMessageClass(descriptor)
@@ -63,10 +63,16 @@ class RegisteredProtobufDecoder(RegisteredDecoder[RegisteredSchema]):
 
 def protobuf_type(schema: RegisteredSchema, message: str | None = None) -> pa.DataType:
     """Return the column type of a message. Raises RegistryError, OptionError."""
-    return _column_of(_message_of(schema, message), ())[0]
+    return _column_of(message_of(schema, message), ())[0]
 
 
-def _message_of(schema: RegisteredSchema, message: str | None) -> Any:
+def is_wrapper(descriptor: Any) -> bool:
+    """Return whether a message is one of google.protobuf's wrappers, whose column is that of their value."""
+    return descriptor.full_name in _WRAPPER_NAMES
+
+
+def message_of(schema: RegisteredSchema, message: str | None) -> Any:
+    """Return the Descriptor of a message, the schema's first for None. Raises RegistryError."""
     return message_at(schema, (0,)) if message is None else message_named(schema, message)
 
 
@@ -75,7 +81,7 @@ def _column_of(descriptor: Any, above: tuple[str, ...]) -> tuple[pa.DataType, Re
     name = descriptor.full_name
     if name == TIMESTAMP:
         return pa.timestamp("us", "UTC"), _timestamp
-    if name in _WRAPPER_NAMES:
+    if is_wrapper(descriptor):
         kind, read = _single(descriptor.fields_by_name["value"], above)
         return kind, lambda message: read(message.value)
     if name in above:

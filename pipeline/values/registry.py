@@ -25,6 +25,7 @@ from ..errors import RegistryError
 from .registry_settings import RegistrySettings
 
 ACCEPTED = "application/vnd.schemaregistry.v1+json, application/json"
+CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 MOST_SCHEMAS = 1000
 """The number of schemas that a process keeps; the least recently used ones are forgotten."""
 MOST_REFERENCES = 64
@@ -121,6 +122,21 @@ class Registry:
         number = answer.get("id")
         return self._parsed(number if isinstance(number, int) else -1, answer, [])
 
+    def register(self, subject: str, kind: SchemaKind, text: str) -> RegisteredSchema:
+        """Add a schema to a subject, unless the subject has it; return it. Raises RegistryError."""
+        return self._told(f"/subjects/{quote(subject, safe='')}/versions", kind, text)
+
+    def lookup(self, subject: str, kind: SchemaKind, text: str) -> RegisteredSchema:
+        """Return the schema of a subject that has this text. Raises UnknownSchemaError, RegistryError."""
+        return self._told(f"/subjects/{quote(subject, safe='')}", kind, text)
+
+    def _told(self, path: str, kind: SchemaKind, text: str) -> RegisteredSchema:
+        told = {"schema": text} if kind is SchemaKind.AVRO else {"schema": text, "schemaType": str(kind)}
+        number = self._ask(path, json.dumps(told).encode()).get("id")
+        if not isinstance(number, int):
+            raise RegistryError(f"{self._settings.shown_url}: an answer without the id of a schema")
+        return self.schema(number)
+
     def _parsed(self, number: int, answer: Mapping[str, Any], above: list[str]) -> RegisteredSchema:
         try:
             kind = SchemaKind(answer.get("schemaType") or SchemaKind.AVRO)
@@ -142,10 +158,10 @@ class Registry:
             raise RegistryError(f"{self._settings.shown_url}: an answer that is no schema: {fault}") from None
         return RegisteredSchema(number, kind, text, tuple(references))
 
-    def _ask(self, path: str) -> dict[str, Any]:
-        """Return the JSON object of an answer; each URL is tried until `RetryRules.most_s` have passed.
+    def _ask(self, path: str, told: bytes | None = None) -> dict[str, Any]:
+        """Return the JSON object of the answer to a GET, or to a POST of `told`.
 
-        Raises UnknownSchemaError, RegistryError.
+        Each URL is tried until `RetryRules.most_s` have passed. Raises UnknownSchemaError, RegistryError.
         """
         deadline = time.monotonic() + self._retry.most_s
         pause_s = self._retry.backoff_s
@@ -155,7 +171,7 @@ class Registry:
                 index = (self._first_url + turn) % len(self._settings.urls)
                 url = self._settings.urls[index]
                 try:
-                    body = fetch(url + path, self._limits, headers=self._headers(), context=self._tls)
+                    body = fetch(url + path, self._limits, form=told, headers=self._headers(), context=self._tls)
                 except HttpError as error:
                     if error.is_final:
                         raise self._refusal(url, path, error) from None
@@ -169,7 +185,7 @@ class Registry:
             pause_s *= 2
 
     def _headers(self) -> dict[str, str]:
-        headers = {"Accept": ACCEPTED}
+        headers = {"Accept": ACCEPTED, "Content-Type": CONTENT_TYPE}
         if self._settings.user_info is not None:
             named = base64.b64encode(self._settings.user_info.value.encode()).decode()
             headers["Authorization"] = f"Basic {named}"

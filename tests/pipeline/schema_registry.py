@@ -44,7 +44,9 @@ class SchemaRegistry:
         if entry not in self.schemas:
             self.schemas.append(entry)
         number = FIRST_ID + self.schemas.index(entry)
-        self.subjects.setdefault(subject, []).append(number)
+        versions = self.subjects.setdefault(subject, [])
+        if number not in versions:
+            versions.append(number)
         return number
 
     def answer(self, method: str, path: str, body: bytes, authorization: str | None) -> tuple[int, object]:
@@ -70,6 +72,16 @@ class SchemaRegistry:
                 return 200, sorted(self.subjects)
             case "GET", ["subjects", subject, "versions", version]:
                 return self._version(subject, version)
+            case "POST", ["subjects", subject]:
+                told = json.loads(body)
+                entry = {"schema": told["schema"]}
+                if told.get("schemaType", "AVRO") != "AVRO":
+                    entry["schemaType"] = told["schemaType"]
+                numbers = self.subjects.get(subject, [])
+                found = [number for number in numbers if self.schemas[number - FIRST_ID] == entry]
+                if not found:
+                    return 404, {"error_code": 40403, "message": "Schema not found"}
+                return 200, {"subject": subject, "version": numbers.index(found[0]) + 1, "id": found[0], **entry}
             case "POST", ["subjects", subject, "versions"]:
                 told = json.loads(body)
                 kind = told.get("schemaType", "AVRO")

@@ -22,6 +22,7 @@ from tests.broker_process import GREGOR, BrokerProcess
 from tests.pipeline.archive_rows import arguments, make_topic, produce, rows_of
 from tests.pipeline.job_desk import run_job
 from tests.pipeline.s3_server import S3Server, s3_server
+from tests.pipeline.schema_registry import running_registry
 from tests.pipeline.spark_cluster import HOME, connect_server, standalone_cluster
 
 pytestmark = pytest.mark.peer
@@ -111,3 +112,32 @@ def test_jobs_run_in_a_spark_connect_server(broker_process: BrokerProcess, serve
         assert_there_and_back(broker_process, server, "connected", ["--remote", address])
         stats = ["--bootstrap-server", broker_process.bootstrap, "--topics", "connected"]
         assert sum(row["records"] for row in run("stats", "--remote", address, *stats)["rows"]) == 200
+        with running_registry() as registry:
+            program = [sys.executable, "-c", VALUES_THERE_AND_BACK, address, broker_process.bootstrap, registry.url]
+            done = subprocess.run(program, capture_output=True, text=True, timeout=LIMIT_S)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stdout.split() == ["1", "one", "2", "two", "3", "None"]
+
+
+VALUES_THERE_AND_BACK = """
+import sys
+
+from gregor.pipeline.session import spark_session
+from gregor.pipeline.values.frames import decode_values, encode_values
+
+address, bootstrap, url = sys.argv[1:]
+spark = spark_session(remote=address)
+broker, registry = {"kafka.bootstrap.servers": bootstrap}, {"schema.registry.url": url}
+schema = '{"type": "record", "name": "V", "fields": [{"name": "name", "type": ["null", "string"]}]}'
+words = [("1", ("one",)), ("2", ("two",)), ("3", (None,))]
+rows = spark.createDataFrame(words, "key string, value struct<name: string>")
+encoded = encode_values(rows, registry, "words-value", schema=schema, register=True)
+encoded.selectExpr("CAST(key AS BINARY) AS key", "value").write.format("kafka_raw").mode("append").options(
+    **broker, topic="words"
+).save()
+stream = spark.readStream.format("kafka_raw").options(**broker, subscribe="words", startingOffsets="earliest").load()
+query = decode_values(stream, registry, "words-value").writeStream.format("memory").queryName("words")
+query.trigger(availableNow=True).start().awaitTermination()
+for row in sorted(spark.table("words").collect(), key=lambda row: bytes(row.key)):
+    print(bytes(row.key).decode(), row.value.name)
+"""

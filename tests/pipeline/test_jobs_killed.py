@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,17 +67,18 @@ def bytes_in(folder: Path) -> int:
         return 0
 
 
-def run_killed(kills: int, output: Path, name: str, *command: str) -> int:
+def run_killed(kills: int, output: Path | Callable[[], int], name: str, *command: str) -> int:
     """Run a job to its end, after some kills, each soon after the job has written below ``output``.
 
-    Returns how many of them came before its end.
+    ``output`` may be a function that counts what was written. Returns how many of the kills came before the job's end.
     """
+    written = partial(bytes_in, output) if isinstance(output, Path) else output
     dice = random.Random(name)
     done = 0
     for _ in range(kills):
-        before = bytes_in(output)
+        before = written()
         process = start(name, *command)
-        while process.poll() is None and bytes_in(output) == before:
+        while process.poll() is None and written() == before:
             time.sleep(0.005)
         time.sleep(dice.uniform(0.0, 0.1))
         if process.poll() is None:
@@ -199,4 +202,40 @@ def test_a_mirror_copies_every_record_once_after_the_job_or_target_is_killed(
             assert run_killed(kills, target.directory / "logs", "mirror", *command)
         else:
             assert run_while_broker_dies(kills, target, target.directory / "logs", "mirror", *command)
+        assert_copied(source, target, TOPIC)
+
+
+CORE_SITE = """<configuration>
+<property><name>fs.s3a.connection.request.timeout</name><value>1s</value></property>
+</configuration>"""
+FAULTS = ("refuse", "lose", "slow down", "cut", "hang")
+
+
+def test_batches_archived_in_s3_and_restored_are_exact_while_jobs_are_killed_and_the_store_fails(
+    source: BrokerProcess, tmp_path: Path, kills: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some requests fail, lose their answer, are throttled, cut off or hang until the client gives up."""
+    pytest.importorskip("obstore", reason="stores need gregor-broker[s3]: `make pipeline` installs it")
+    pytest.importorskip("moto", reason="the S3 server of the tests needs gregor-broker[spark-test]")
+    from tests.pipeline.s3_server import s3_server
+
+    (tmp_path / "core-site.xml").write_text(CORE_SITE)
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    dice = random.Random(1)
+
+    def fault(request: dict[str, Any]) -> str | None:
+        return dice.choice(FAULTS) if dice.random() < 0.04 else None
+
+    with s3_server() as server, running_broker(tmp_path / "target", *OVERRIDES) as target:
+        root = server.root()
+        server.fault = fault
+
+        def entries() -> int:
+            return sum("/manifest/" in request and request.startswith("PUT") for request in list(server.requests))
+
+        command = arguments(source, TOPIC, root, "--values", "batches", "--max-bytes", "60000")
+        assert run_killed(kills, entries, "archive", *command)
+        assert server.faults
+        command = ["--archive", str(root), "--bootstrap-server", target.bootstrap]
+        assert run_killed(2, target.directory / "logs", "restore", *command)
         assert_copied(source, target, TOPIC)
