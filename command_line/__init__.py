@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import __version__
-from .importing import imports_without_collections
+from .importing import lean_imports
 
 COMMANDS = {
     "serve": "serve",
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if named is not None and named == words[0] and (near := _near(named)):
             print(f"gregor: there is no command {named!r}; did you mean {near}?", file=sys.stderr)  # noqa: T201
             return MISUSED
-        with imports_without_collections():
+        with lean_imports():
             parser = build_parser(commands)
         options = parser.parse_args(words)
         status: int = options.run(options)

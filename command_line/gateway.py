@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from .configuration_options import add_configuration_options
-from .importing import imports_without_collections
+from .importing import lean_imports
 
 EPILOG = """\
 examples:
@@ -37,7 +37,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(options: argparse.Namespace) -> int:
     """Serve until told to stop; 1 with one line on standard error if the settings are wrong."""
-    with imports_without_collections():
+    with lean_imports():
         from ..broker.config import BrokerConfig, ConfigError
         from ..gateway.serve import serve
 

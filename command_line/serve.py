@@ -16,7 +16,7 @@ import trio
 
 from .configuration_options import add_configuration_options
 from .ephemeral import ephemeral_directory
-from .importing import imports_without_collections
+from .importing import lean_imports
 from .snapshots import SnapshotError, load_snapshot
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _add_options_of_tests(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until told to stop; 1 with one line on standard error if the settings are wrong."""
-    with imports_without_collections():
+    with lean_imports():
         from ..broker.app.announcement import Announcement
         from ..broker.app.serve import serve
         from ..broker.config import BrokerConfig, ConfigError

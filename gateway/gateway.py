@@ -24,7 +24,8 @@ from .sessions import Sessions
 from .upstream import Upstream
 
 if TYPE_CHECKING:
-    from ..broker.authentication.listener_guard import CredentialSources, ListenerGuard
+    from ..broker.authentication.credential_sources import CredentialSources
+    from ..broker.authentication.listener_guard import ListenerGuard
     from ..broker.monitoring.pages import MetricPages
     from ..broker.zookeeper.listener import ZooKeeperListener
     from ..protocol.messages.cluster_metadata_records import UserScramCredentialRecord
@@ -123,7 +124,8 @@ class Gateway:
         if set(protocols.values()) == {PLAINTEXT}:
             return None
         # A gateway without secured listeners does not load these modules at the start.
-        from ..broker.authentication.listener_guard import CredentialSources, ListenerGuards
+        from ..broker.authentication.credential_sources import CredentialSources
+        from ..broker.authentication.listener_guards import ListenerGuards
 
         self._credentials = CredentialSources(NoUsers())
         return ListenerGuards(self.config, self._credentials).open(protocols)

@@ -6,6 +6,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import os
 import re
 import secrets
 from collections.abc import Callable
@@ -95,7 +96,7 @@ class KnownCredential:
 CredentialLookup = Callable[[str, bool], KnownCredential | None]
 """Finds the credential of a user, or of a delegation token if the second argument is true."""
 
-_DECOY_KEY = secrets.token_bytes(32)
+_DECOY_KEY = os.urandom(32)
 """The key from which this process derives the salts of unknown users while there are no known ones."""
 
 

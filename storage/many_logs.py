@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 THREADS = 16
@@ -22,6 +21,9 @@ def for_many(work: Callable[[_T], _Result], items: Sequence[_T]) -> Iterator[_Re
     if len(items) <= CHUNK:
         yield from map(work, items)
         return
+    # A start with few logs does not load this module.
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(THREADS) as workers:
         for first in range(0, len(items), THREADS * CHUNK):
             round_of = items[first : first + THREADS * CHUNK]

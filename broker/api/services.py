@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ...storage.clock import Clock
     from ...storage.log_manager import LogManager
     from ..authentication.delegation_tokens import DelegationTokens
-    from ..authentication.listener_guard import ListenerGuards
+    from ..authentication.listener_guards import ListenerGuards
     from ..authorization.standard_authorizer import StandardAuthorizer
     from ..config import BrokerConfig
     from ..conversion.conversion_pool import ConversionPool

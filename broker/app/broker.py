@@ -18,8 +18,9 @@ from ..api.contract import Api
 from ..api.dispatch import Dispatcher
 from ..api.services import Services
 from ..api.table import APIS, with_transactions_v2
+from ..authentication.credential_sources import CredentialSources
 from ..authentication.delegation_tokens import DelegationTokens
-from ..authentication.listener_guard import CredentialSources, ListenerGuards
+from ..authentication.listener_guards import ListenerGuards
 from ..config import BrokerConfig
 from ..config.listeners import ListenerError, parse_counts, parse_endpoints, security_protocol
 from ..config.roles import inter_broker_listener

@@ -10,7 +10,7 @@ import base64
 import hmac
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
 from ...protocol.errors import BrokerError, ErrorCode
@@ -18,8 +18,10 @@ from ...protocol.messages.cluster_metadata_records import DelegationTokenRecord,
 from ...protocol.schema import Message
 from ...security.password import Password
 from ...security.principal import USER_TYPE, KafkaPrincipal
-from ...security.scram import KnownCredential, ScramCredential
 from ...storage.clock import Clock
+
+if TYPE_CHECKING:
+    from ...security.scram import KnownCredential, ScramCredential
 
 MOST_CREDENTIALS = 1000
 """Most SCRAM credentials of tokens that are kept: each takes thousands of hashes to compute."""
@@ -60,6 +62,9 @@ class DelegationTokens:
         token = self._records.delegation_tokens().get(token_id)
         if token is None or self._secret() is None or token.expiration_timestamp < self._clock.now_ms():
             return None
+        # Only SCRAM listeners ask, and only they need this module.
+        from ...security.scram import KnownCredential, ScramCredential
+
         known = self._credentials.get((token_id, mechanism))
         if known is None:
             password = Password(base64.b64encode(self.hmac_of(token_id)).decode())

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -18,33 +17,22 @@ from ...security.sasl import OAUTHBEARER, PLAIN, ServerExchange, check_mechanism
 from ...security.scram import ScramServer
 from ..config import BrokerConfig
 from ..config.keys import ConfigError
-from ..config.listener_security import LISTENER_PREFIX, listener_text, unprefixed
+from ..config.listener_security import listener_text
 from ..config.listeners import ListenerError
-from ..config.proposed_texts import ProposedTexts
 from ..config.security_keys import OWN_CALLBACK_HANDLERS
 from ..config.table import SUPPORTED_KEYS
 from ..server.admission import ClientRefusedError
 from ..server.client_connection import ClientConnection
 from ..server.tls_transport import TlsTransport
 from ..server.transport import SocketTransport
-from .credentials import KnownUsers, TokenCredentials, credential_lookup, first_credential
+from .credential_sources import CredentialSources
+from .credentials import credential_lookup, first_credential
+from .key_reader import KeyReader
 from .listener_tls import ListenerTexts, ListenerTls, read_listener_tls, read_successor
 from .sasl_login import LoginRules, SaslLogin
-from .signed_tokens import KeyReader, signed_tokens
+from .signed_tokens import signed_tokens
 
 logger = logging.getLogger(__name__)
-
-SECURED_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
-
-
-@dataclass(frozen=True, slots=True)
-class CredentialSources:
-    """The sources of the credentials that the mechanisms of a broker check."""
-
-    users: KnownUsers
-    tokens: TokenCredentials | None = None
-    key_reader: KeyReader = field(default_factory=KeyReader)
-    """Reads the JWKS of all listeners."""
 
 
 class ListenerGuard:
@@ -212,48 +200,3 @@ def login_module(config: BrokerConfig, listener: str, mechanism: str) -> JaasEnt
         raise SecuritySettingError(f"gregor.sasl.jaas.file: cannot read {path}: {error.strerror}") from None
     entries = contexts.get(f"{listener.lower()}.KafkaServer") or contexts.get("KafkaServer") or []
     return next((entry for entry in entries if mechanism in entry.mechanisms), None)
-
-
-class ListenerGuards:
-    """The guards of all secured listeners of a node, the controller's included."""
-
-    def __init__(self, config: BrokerConfig, sources: CredentialSources) -> None:
-        self.sources = sources
-        self._config = config
-        self._guards: dict[str, ListenerGuard] = {}
-
-    def open(self, protocols: Mapping[str, str], *, for_brokers: str | None = None) -> dict[str, ListenerGuard]:
-        """Add and return the guards of those listeners that are secured, by name. Raises ListenerError.
-
-        ``for_brokers`` is the listener that other brokers use.
-        """
-        opened = {
-            name: ListenerGuard(self._config, name, protocol, self.sources, is_for_brokers=name == for_brokers)
-            for name, protocol in protocols.items()
-            if protocol in SECURED_PROTOCOLS
-        }
-        self._guards |= opened
-        return opened
-
-    def check_change(self, touched: Iterable[str], broker_overrides: Mapping[str, str]) -> None:
-        """Check the stores of the listeners that a change of this broker's dynamic configuration concerns.
-
-        ``touched`` are the changed keys, and ``broker_overrides`` all keys after the change. A key that keeps its value
-        counts as changed: the file that it names may have changed. Raises SecuritySettingError with Kafka's text.
-        """
-        concerned = [name for name in touched if unprefixed(name).startswith("ssl.")]
-        if not concerned:
-            return
-        texts = ProposedTexts(self._config, broker_overrides)
-        for listener, guard in self._guards.items():
-            prefix = f"{LISTENER_PREFIX}{listener.lower()}."
-            if any(name.startswith(("ssl.", prefix)) for name in concerned):
-                guard.check_change(texts)
-
-    def take_changes(self) -> None:
-        """Give the listeners their present stores: after a change of the configuration, or of a file."""
-        for name, guard in self._guards.items():
-            try:
-                guard.take_changes()
-            except SecuritySettingError as error:
-                logger.error("listener %s keeps its certificates: %s", name, error)

@@ -12,28 +12,12 @@ from ...security.errors import HttpError
 from ...security.jaas import JaasEntry
 from ...security.login_rules import HttpLimits
 from ...security.token_checks import ClaimRules, SignedTokens
+from .key_reader import KeyReader
 
 logger = logging.getLogger(__name__)
 
 LEAST_REFRESH_S = 1.0
 """The least time between two readings that unknown keys cause: tokens are the clients' choice."""
-
-
-class KeyReader:
-    """A task that reads the key sets of all listeners."""
-
-    def __init__(self) -> None:
-        self._sets: list[KeySetReading] = []
-
-    def add(self, reading: KeySetReading) -> None:
-        """Read this key set as well."""
-        self._sets.append(reading)
-
-    async def run(self) -> None:
-        """Read the key sets until cancelled."""
-        async with trio.open_nursery() as nursery:
-            for reading in self._sets:
-                nursery.start_soon(reading.run)
 
 
 class KeySetReading:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..api.contract import Api
     from ..api.dispatch import Dispatcher
     from ..api.services import Services
-    from ..authentication.listener_guard import ListenerGuards
+    from ..authentication.listener_guards import ListenerGuards
     from ..config.listeners import SocketOptions
     from ..controller.controller import Controller
     from ..coordinators.internal_log.led_partitions import LedPartitions

@@ -25,7 +25,7 @@ from ..api.contract import Api, Handler, RequestContext
 from ..api.dispatch import Dispatcher
 from ..api.handlers.cluster import CONTROLLERS
 from ..api.services import Services
-from ..authentication.listener_guard import ListenerGuards
+from ..authentication.listener_guards import ListenerGuards
 from ..authentication.own_login import OwnLogins
 from ..config import BrokerConfig
 from ..config.listener_rules import ANY_ADDRESS

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..api.contract import Api, Handler
     from ..api.dispatch import Dispatcher
     from ..api.services import Services
-    from ..authentication.listener_guard import ListenerGuards
+    from ..authentication.listener_guards import ListenerGuards
     from ..config.listeners import SocketOptions
     from ..coordinators.internal_log.led_partitions import LedPartitions
     from ..coordinators.transactions.coordinator import Markers

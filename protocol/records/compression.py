@@ -123,7 +123,7 @@ def decompressed_pieces(
                 raise _inflates_beyond(codec, limit_bytes)
             if piece:
                 yield piece
-    except _CODEC_FAULTS as fault:
+    except _codec_faults() as fault:
         raise BrokerError(
             ErrorCode.CORRUPT_MESSAGE, f"Broken {codec.name.lower()} data in a record batch: {fault}"
         ) from fault
@@ -139,16 +139,18 @@ class _BrokenStreamError(ValueError):
     """Compressed data that breaks a rule which the codec's library does not check."""
 
 
-# Rust's panics are not Exceptions, its errors are; the others raise ValueError, RuntimeError or their own classes.
-_CODEC_FAULTS: tuple[type[Exception], ...] = (
-    isal_zlib.error,  # type: ignore[assignment]  # its stub declares an instance
-    zstandard.ZstdError,
-    snappy.UncompressError,
-    RuntimeError,
-    ValueError,
-    EOFError,
-    MemoryError,
-)
+def _codec_faults() -> tuple[type[Exception], ...]:
+    """Return the errors that the codecs' libraries raise; asked for at the first of them, as it loads all libraries."""
+    # Rust's panics are not Exceptions, its errors are; the others raise ValueError, RuntimeError or their own classes.
+    return (
+        isal_zlib.error,  # type: ignore[return-value]  # its stub declares an instance
+        zstandard.ZstdError,
+        snappy.UncompressError,
+        RuntimeError,
+        ValueError,
+        EOFError,
+        MemoryError,
+    )
 
 
 # --- none ---
