@@ -391,6 +391,11 @@ class Partition:
         """Notify ``waiter`` of every change from now on; followers also of records above the high watermark."""
         (self._followers_waiting if is_follower else self._waiters).add(waiter)
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether anything waits for changes."""
+        return bool(self._waiters or self._followers_waiting)
+
     def unwatch(self, waiter: PartitionWaiter) -> None:
         """Remove a waiter."""
         self._waiters.discard(waiter)

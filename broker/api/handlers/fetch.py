@@ -22,10 +22,12 @@ from ...monitoring.metrics import REFUSED_BY_CONFIG, REFUSED_ZSTD
 from ...monitoring.request_conversions import RequestConversionCost
 from ...replicas.fetching.conversion import LEGACY_MAGICS, LazyConvertRecords, keep_readable, must_convert
 from ...replicas.fetching.near_replicas import RackAwareSelector
+from ...replicas.fetching.partitions_at_rest import PartitionsAtRest
 from ...replicas.fetching.reading import (
     FIRST_VERSION_FROM_FOLLOWERS,
     FetchLimits,
     PartitionRead,
+    all_rest,
     count_copied,
     failed_partition,
     note_all_is_copied,
@@ -109,7 +111,7 @@ class FetchOperation:
         self._as_stored = request.gregor_as_stored or self._limits.is_follower
         self._deadline = trio.current_time() + request.max_wait_ms / 1000
         self._min_bytes = min(request.min_bytes, self._limits.max_bytes)
-        self._found = self._find()
+        self._located: Sequence[Found] | None = None
         self._answers: Answers = []
         self._conversion: RequestConversionCost | None = None
         self.missing_bytes = self._min_bytes
@@ -117,18 +119,42 @@ class FetchOperation:
     def begin(self) -> Outcome[FetchResponse]:
         """Return the outcome of the first attempt, or delay the request."""
         purgatory = self._context.services.purgatory
-        is_last = not self._found or purgatory.is_stopping or trio.current_time() >= self._deadline
+        is_last = purgatory.is_stopping or trio.current_time() >= self._deadline
+        if not is_last and self._is_at_rest():
+            return purgatory.delay(self, self._deadline)
+        is_last = is_last or not self._found
         if is_last or not self._is_follower_at_the_ends():
             outcome = self._try(is_last=is_last, has_waited=False)
             if outcome is not None:
                 return outcome
         return purgatory.delay(self, self._deadline)
 
+    def _is_at_rest(self) -> bool:
+        """Return whether no partition of a follower's session has changed since its last fetch, which is recorded."""
+        at_rest, limits = self._fetch.at_rest, self._limits
+        if at_rest is None:
+            return False
+        if at_rest.fetched(replica_id=limits.replica_id, replica_epoch=limits.replica_epoch):
+            return True
+        at_rest.end()
+        return False
+
     def _is_follower_at_the_ends(self) -> bool:
         """Return whether a follower has all records, as nearly always: then its fetch is recorded, and nothing read."""
-        return self._limits.is_follower and self._min_bytes > 0 and note_all_is_copied(self._found, self._limits)
+        found, limits = self._found, self._limits
+        if not (limits.is_follower and self._min_bytes > 0 and note_all_is_copied(found, limits)):
+            return False
+        if self._fetch.is_idle and self._context.services.authorizer is None and all_rest(found, limits):
+            replica_id, replica_epoch = limits.replica_id, limits.replica_epoch
+            self._fetch.rest(PartitionsAtRest(self.partitions, replica_id=replica_id, replica_epoch=replica_epoch))
+        return True
 
     # --- for the purgatory
+
+    @property
+    def at_rest(self) -> PartitionsAtRest | None:
+        """The partitions of the request, if it is an idle follower's."""
+        return self._fetch.at_rest
 
     @property
     def partitions(self) -> list[Partition]:
@@ -143,17 +169,26 @@ class FetchOperation:
     def try_again(self, *, has_changed: bool, is_last: bool) -> Outcome[FetchResponse] | None:
         """Return the outcome, None if there are not enough records and ``is_last`` is not set."""
         with nullcontext() if self._context.work is None else self._context.work:
+            at_rest = self._fetch.at_rest
+            if at_rest is not None and not at_rest.has_ended:
+                if is_last and at_rest.is_unchanged():
+                    return self._answer([], 0)
+                at_rest.end()
             if has_changed or self._context.services.authorizer is not None:
-                self._found = self._find()
+                self._located = None
             return self._try(is_last=is_last or trio.current_time() >= self._deadline, has_waited=True)
 
     # --- reading
 
-    def _find(self) -> Sequence[Found]:
-        context = self._context
-        services, version = context.services, context.api_version
-        located = [(fetched, find(fetched, services, version)) for fetched in self._fetch.partitions]
-        return readable(located, context, is_follower=self._limits.is_follower)
+    @property
+    def _found(self) -> Sequence[Found]:
+        """The partitions of the request, looked up at their first use and after changes."""
+        if self._located is None:
+            context = self._context
+            services, version = context.services, context.api_version
+            located = [(fetched, find(fetched, services, version)) for fetched in self._fetch.partitions]
+            self._located = readable(located, context, is_follower=self._limits.is_follower)
+        return self._located
 
     def _try(self, *, is_last: bool, has_waited: bool) -> Outcome[FetchResponse] | None:
         metrics = self._context.services.metrics

@@ -25,6 +25,7 @@ from ...server.outcome import Outcome
 from ...server.pending import Pending
 from ...server.timers import Timer, TimerQueue
 from ..partition import Partition
+from .partitions_at_rest import PartitionsAtRest
 
 
 class FetchAttempts(Protocol):
@@ -33,6 +34,10 @@ class FetchAttempts(Protocol):
     @property
     def missing_bytes(self) -> int:
         """The number of bytes without which the last attempt was not enough for an answer."""
+
+    @property
+    def at_rest(self) -> PartitionsAtRest | None:
+        """The partitions of an idle follower's session, which are watched already."""
 
     @property
     def partitions(self) -> Iterable[Partition]:
@@ -89,6 +94,10 @@ class DelayedFetch:
 
     def watch(self) -> None:
         """Begin to wait for changes of the partitions."""
+        at_rest = self._attempts.at_rest
+        if at_rest is not None and not at_rest.has_ended:
+            at_rest.waiting = self
+            return
         self._watched = list(self._attempts.partitions)
         for partition in self._watched:
             partition.watch(self, is_follower=self._attempts.is_of_follower)
@@ -98,6 +107,15 @@ class DelayedFetch:
         for partition in self._watched:
             partition.unwatch(self)
         self._watched = []
+        at_rest = self._attempts.at_rest
+        if at_rest is not None and at_rest.waiting is self:
+            at_rest.waiting = None
+
+    def leave(self) -> None:
+        """Stop waiting for good, and let no partition be watched for the session of a client that has disconnected."""
+        self.unwatch()
+        if self._attempts.at_rest is not None:
+            self._attempts.at_rest.end()
 
     def try_again(self, *, is_last: bool) -> bool:
         """Complete the fetch if enough records are available or this is the last attempt; return whether it is
@@ -153,7 +171,7 @@ class Purgatory:
 
     def give_up(self, fetch: DelayedFetch) -> None:
         """Forget a fetch whose client has disconnected."""
-        fetch.unwatch()
+        fetch.leave()
         self._forget(fetch)
 
     def stop(self) -> None:

@@ -209,6 +209,14 @@ def note_all_is_copied(found: Sequence[tuple[FetchedPartition, Partition | Error
     return True
 
 
+def all_rest(found: Sequence[tuple[FetchedPartition, Partition | ErrorCode]], limits: FetchLimits) -> bool:
+    """Return whether the fetch of a follower changes nothing, and nothing is to be told to it, for any partition."""
+    return all(
+        isinstance(partition, Partition) and _has_no_news(fetched, partition) and _idles(fetched, partition, limits)
+        for fetched, partition in found
+    )
+
+
 def _read_or_fail(
     fetched: FetchedPartition,
     partition: Partition,

@@ -19,6 +19,7 @@ from uuid import UUID
 from ....protocol.errors import ErrorCode
 from ....protocol.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, MAX_EPOCH, NO_SESSION
 from ....protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+from .partitions_at_rest import PartitionsAtRest
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 EVICTION_AGE_MS = 120_000
@@ -77,9 +78,20 @@ class FetchContext:
     error = ErrorCode.NONE
     session_id = NO_SESSION
     """The session id of the answer if no partition is answered."""
+    at_rest: PartitionsAtRest | None = None
+    """The partitions of the session, if none has changed since the last Fetch."""
 
     def __init__(self, partitions: Collection[FetchedPartition]) -> None:
         self.partitions = partitions
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the session's last answer had no partitions, and the request names none."""
+        return False
+
+    def rest(self, at_rest: PartitionsAtRest) -> None:
+        """Keep the partitions of the session for the next Fetch: they need not be looked at until one changes."""
+        self.at_rest = at_rest
 
     def select(self, answers: Answers) -> tuple[int, Answers]:
         """Return the session id for the answer, and those of the ``answers`` to send."""
@@ -119,13 +131,23 @@ class FullFetch(FetchContext):
 class IncrementalFetch(FetchContext):
     """A request that reads all partitions of its session; the answer has those with changes."""
 
-    def __init__(self, session: FetchSession) -> None:
+    def __init__(self, session: FetchSession, *, names_none: bool) -> None:
         super().__init__(list(session.partitions.values()))
         self._session = session
+        self._names_none = names_none
         self.session_id = session.session_id
+        self.at_rest = session.at_rest
+
+    @property
+    def is_idle(self) -> bool:
+        return self._names_none and self._session.has_idled
+
+    def rest(self, at_rest: PartitionsAtRest) -> None:
+        self.at_rest = self._session.at_rest = at_rest
 
     def select(self, answers: Answers) -> tuple[int, Answers]:
         news = [(partition, answer) for partition, answer in answers if partition.learn(answer)]
+        self._session.has_idled = not news
         for partition, answer in news:
             if answer_has_records(answer) and partition.key in self._session.partitions:
                 # Move the partition to the end, so that with a small max_bytes every partition gets its turn.
@@ -137,7 +159,16 @@ class IncrementalFetch(FetchContext):
 class FetchSession:
     """A session's partitions of one client, in the order to read them."""
 
-    __slots__ = ("created_ms", "epoch", "partitions", "session_id", "used_ms", "uses_topic_ids")
+    __slots__ = (
+        "at_rest",
+        "created_ms",
+        "epoch",
+        "has_idled",
+        "partitions",
+        "session_id",
+        "used_ms",
+        "uses_topic_ids",
+    )
 
     def __init__(
         self, session_id: int, partitions: Iterable[FetchedPartition], *, uses_topic_ids: bool, now_ms: float
@@ -148,6 +179,15 @@ class FetchSession:
         self.epoch = INITIAL_EPOCH + 1
         self.created_ms = now_ms
         self.used_ms = now_ms
+        self.at_rest: PartitionsAtRest | None = None
+        self.has_idled = False
+        """Whether the last answer had no partitions."""
+
+    def stir(self) -> None:
+        """Look at each partition again from the next Fetch on."""
+        if self.at_rest is not None:
+            self.at_rest.end()
+            self.at_rest = None
 
     def update(self, request: FetchRequest) -> None:
         """Apply the additions, changes and removals of an incremental request."""
@@ -206,7 +246,9 @@ class FetchSessionCache:
         """Return the context of ``request``; close, advance or update its session."""
         uses_topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(request.session_id, None)
+            closed = self._sessions.pop(request.session_id, None)
+            if closed is not None:
+                closed.stir()
             partitions = requested_partitions(request, uses_topic_ids)
             if request.session_epoch == FINAL_EPOCH:
                 return FetchContext(partitions)
@@ -221,6 +263,9 @@ class FetchSessionCache:
         return self._advance(session, request, now_ms)
 
     def _advance(self, session: FetchSession, request: FetchRequest, now_ms: float) -> FetchContext:
+        names_none = not (request.topics or request.forgotten_topics_data)
+        if not names_none or (session.at_rest is not None and session.at_rest.has_ended):
+            session.stir()
         session.update(request)
         del self._sessions[session.session_id]
         if not session.partitions:
@@ -228,7 +273,7 @@ class FetchSessionCache:
         self._sessions[session.session_id] = session
         session.used_ms = now_ms
         session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
-        return IncrementalFetch(session)
+        return IncrementalFetch(session, names_none=names_none)
 
     def open(self, partitions: Collection[FetchedPartition], uses_topic_ids: bool, now_ms: float) -> int:
         """Open a session and return its id, or `NO_SESSION` if there is no room."""
@@ -254,6 +299,7 @@ class FetchSessionCache:
             oldest = min(settled, key=lambda session: (len(session.partitions), session.session_id))
             if len(oldest.partitions) > partition_count:
                 return False
+        oldest.stir()
         del self._sessions[oldest.session_id]
         self.eviction_count += 1
         return True

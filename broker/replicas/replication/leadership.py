@@ -151,6 +151,13 @@ class Leadership:
         follower.fetched(offset, offset, self.rules.now_ms())
         return True
 
+    def was_caught_up(self, node_id: int, at_ms: int) -> None:
+        """Record that a follower that has the whole log has last fetched at this time."""
+        follower = self.followers.get(node_id)
+        if follower is not None:
+            follower.caught_up_ms = max(follower.caught_up_ms, at_ms)
+            follower.fetched_ms = max(follower.fetched_ms, at_ms)
+
     def _has_caught_up(self, node_id: int, follower: FollowerProgress) -> bool:
         wanted_offset = max(self.log.high_watermark, self.epoch_start_offset)
         return follower.log_end_offset >= wanted_offset and self.rules.may_join(node_id, follower.broker_epoch)

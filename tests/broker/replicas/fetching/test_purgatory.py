@@ -33,6 +33,7 @@ class Attempts:
 
     missing_bytes: int = 100
     is_of_follower: bool = False
+    at_rest: None = None
     watched: list[WatchedPartition] = field(default_factory=lambda: [WatchedPartition(), WatchedPartition()])
     attempts: list[tuple[bool, bool]] = field(default_factory=list)
     """Of each further attempt: whether a partition has changed, and whether it was the last."""
