@@ -66,7 +66,11 @@ cdef class DownConversion:
     cpdef open_records(self, int64_t count, Py_ssize_t end, int64_t base_offset, int64_t base_timestamp,
                        int64_t log_append_time, bint is_log_append_time, int64_t inner_base_offset)
     cpdef bint read_record(self, const unsigned char[::1] stored) except -1
+    @cython.locals(size=int64_t)
+    cdef int64_t write_record(self, const unsigned char *data, unsigned char *out, Py_ssize_t at, int64_t capacity,
+                              bint is_first) noexcept nogil
     cpdef skip_record(self)
+    cdef void _skip_record(self) noexcept nogil
     cpdef count_message(self)
 
     cdef _check(self, Py_ssize_t stored_bytes, Py_ssize_t end)
@@ -81,6 +85,8 @@ cdef class DownConversion:
     @cython.locals(size=int64_t, body=Py_ssize_t, end=Py_ssize_t, position=Py_ssize_t, timestamp_delta=int64_t,
                    offset_delta=int64_t, header_count=int64_t)
     cdef bint _read_record(self, const unsigned char *data) noexcept nogil
+    @cython.locals(size=int64_t)
+    cdef int64_t _message_size(self) noexcept nogil
     @cython.locals(offset=int64_t, key_length=int64_t, value_length=int64_t, field=Py_ssize_t)
     cdef void _write_message(self, const unsigned char *data, unsigned char *out, Py_ssize_t at,
                              Py_ssize_t size) noexcept nogil

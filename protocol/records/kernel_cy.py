@@ -238,8 +238,28 @@ class DownConversion:
             return False
         return self._read_record(cython.address(stored[0]) if cython.compiled else stored)
 
+    def write_record(self, data: memoryview, out: memoryview, at: int, capacity: int, is_first: bool) -> int:
+        """Convert the next record of the open batch; return the size of its message.
+
+        `is_first` makes its offset the one that offsets in wrappers of v1 count from. Returns MALFORMED for a record
+        that is malformed, has no valid timestamp, or does not fit. For compiled callers who have checked the buffers.
+        """
+        if self.records_left <= 0 or not self._read_record(data) or self.timestamp < -1:
+            return MALFORMED
+        if is_first and self.to_magic == 1:
+            self.inner_base_offset = self.offset
+        size = self._message_size()
+        if size > capacity - at:
+            return MALFORMED
+        self._write_message(data, out, at, size)
+        self._skip_record()
+        return size
+
     def skip_record(self) -> None:
         """Skip the record that was read."""
+        self._skip_record()
+
+    def _skip_record(self) -> None:
         self.position = self.record_end
         self.records_left -= 1
         self.converted_count += 1
@@ -322,11 +342,7 @@ class DownConversion:
                 if self.timestamp < -1:
                     self.stop = BAD_TIMESTAMP
                     return at
-                size = 26 if self.to_magic == 0 else 34
-                if self.key_length > 0:
-                    size += self.key_length
-                if self.value_length > 0:
-                    size += self.value_length
+                size = self._message_size()
                 if size > capacity - at:
                     self.stop = OUT_IS_FULL
                     return at
@@ -370,6 +386,15 @@ class DownConversion:
             self.timestamp = self.base_timestamp + timestamp_delta
         self.record_end = end
         return True
+
+    def _message_size(self) -> int:
+        """Return the size of the message of the record that was read."""
+        size = 26 if self.to_magic == 0 else 34
+        if self.key_length > 0:
+            size += self.key_length
+        if self.value_length > 0:
+            size += self.value_length
+        return size
 
     def _write_message(self, data: memoryview, out: memoryview, at: int, size: int) -> None:
         """Write the record that was read as a message of `size` bytes, which must fit."""

@@ -1,0 +1,136 @@
+/* The buffers of a conversion between compressed batches: what codec_memory.py does with libraries, for the compiled
+   module. The codecs' numbers are those in a batch's attributes. */
+
+#ifndef GREGOR_CODEC_MEMORY_H
+#define GREGOR_CODEC_MEMORY_H
+
+#include <stdlib.h>
+
+#include "deflate_writing.h"
+#include "lz4_frames.h"
+#include "snappy_blocks.h"
+
+#define CODEC_GZIP 1
+#define CODEC_SNAPPY 2
+#define CODEC_LZ4 3
+
+/* Room before the compressed bytes for the header of a message. */
+#define HEAD_ROOM 34
+/* The most bytes by which a record of v2 grows as a message of v1. */
+#define MOST_GROWTH 34
+
+typedef struct {
+    uint8_t *raw, *converted, *encoded;
+    lz_match *found, *moved;
+    lz_span *spans;
+    uint32_t *span_at;
+    size_t raw_capacity, record_capacity, converted_capacity;
+    size_t found_count, span_count, next_place;
+    uint32_t crc;
+} CodecMemory;
+
+static inline void release_memory(CodecMemory *memory) {
+    free(memory->raw);
+    free(memory->converted);
+    free(memory->encoded);
+    free(memory->found);
+    free(memory->moved);
+    free(memory->spans);
+    free(memory->span_at);
+    memset(memory, 0, sizeof *memory);
+}
+
+static inline size_t encoded_bound(size_t size) {
+    size_t lz4 = lz4_bound(size), snappy = snappy_bound(size), gzip = gzip_bound(size);
+    size_t largest = lz4 > snappy ? lz4 : snappy;
+    return HEAD_ROOM + (largest > gzip ? largest : gzip);
+}
+
+/* Make room for so many decompressed bytes and records; return 0 if there is no memory. Pages that are not written take
+   none. */
+static int reserve_memory(CodecMemory *memory, ptrdiff_t raw_bytes, ptrdiff_t record_count) {
+    size_t raw = (size_t)raw_bytes, records = (size_t)record_count;
+    if (raw <= memory->raw_capacity && records <= memory->record_capacity)
+        return 1;
+    raw = raw > memory->raw_capacity ? raw : memory->raw_capacity;
+    records = records > memory->record_capacity ? records : memory->record_capacity;
+    release_memory(memory);
+    memory->converted_capacity = raw + MOST_GROWTH * records;
+    memory->raw = malloc(raw + LZ_SLACK);
+    memory->converted = malloc(memory->converted_capacity + LZ_SLACK);
+    memory->encoded = malloc(encoded_bound(memory->converted_capacity));
+    memory->found = malloc((raw / 3 + 1) * sizeof *memory->found);
+    memory->moved = malloc((raw / 3 + 4 * records + 1) * sizeof *memory->moved);
+    memory->spans = malloc((2 * records + 1) * sizeof *memory->spans);
+    memory->span_at = malloc(((raw >> LZ_SPAN_SHIFT) + 2) * sizeof *memory->span_at);
+    if (!(memory->raw && memory->converted && memory->encoded && memory->found && memory->moved && memory->spans &&
+          memory->span_at)) {
+        release_memory(memory);
+        return 0;
+    }
+    memory->raw_capacity = raw;
+    memory->record_capacity = records;
+    return 1;
+}
+
+/* Decompress to `raw`; return the size of the content, LZ_OUT_IS_FULL, or LZ_MALFORMED for data that is broken or that
+   the libraries must read. For gzip `crc` is set and not checked. */
+static ptrdiff_t read_content(CodecMemory *memory, int codec, const unsigned char *data, ptrdiff_t size) {
+    memory->found_count = memory->span_count = memory->next_place = 0;
+    size_t data_bytes = (size_t)size, capacity = memory->raw_capacity;
+    if (codec == CODEC_GZIP)
+        return gzip_read(data, data_bytes, memory->raw, capacity, memory->found, &memory->found_count, &memory->crc);
+    if (codec == CODEC_SNAPPY)
+        return snappy_read(data, data_bytes, memory->raw, capacity, memory->found, &memory->found_count);
+    if (codec == CODEC_LZ4)
+        return lz4_read(data, data_bytes, memory->raw, capacity, memory->found, &memory->found_count);
+    return LZ_MALFORMED;
+}
+
+/* Note where a key or value was in `raw` and is in `converted`; at most two for each record that was reserved. */
+static inline void add_span(CodecMemory *memory, ptrdiff_t from, ptrdiff_t to, ptrdiff_t size, ptrdiff_t resembles) {
+    lz_span *span = memory->spans + memory->span_count;
+    span->from = (uint32_t)from;
+    span->to = (uint32_t)to;
+    span->size = (uint32_t)size;
+    span->resembles = (uint32_t)resembles;
+    for (; memory->next_place << LZ_SPAN_SHIFT < (size_t)(from + size); memory->next_place++)
+        memory->span_at[memory->next_place] = (uint32_t)memory->span_count;
+    memory->span_count++;
+}
+
+/* Compress `size` bytes of `converted`, of which `crc` is the CRC-32, behind HEAD_ROOM bytes in `encoded`; return their
+   size. */
+static ptrdiff_t write_content(CodecMemory *memory, int codec, int is_v0, ptrdiff_t size, uint32_t crc) {
+    lz_moved moved = {0};
+    moved.bytes = memory->converted;
+    moved.rows = memory->moved;
+    moved.capacity = memory->raw_capacity / 3 + 4 * memory->record_capacity;
+    moved.size = (uint32_t)size;
+    if (codec == CODEC_GZIP) {
+        moved.block_bytes = 1u << 31;
+        moved.most_distance = DEFLATE_MOST_DISTANCE;
+        moved.least_length = DEFLATE_LEAST_MATCH;
+        moved.least_header = 4;
+    } else if (codec == CODEC_SNAPPY) {
+        moved.block_bytes = XERIAL_BLOCK_BYTES;
+        moved.most_distance = SNAPPY_MOST_DISTANCE;
+        moved.least_length = SNAPPY_LEAST_MATCH;
+        moved.least_header = 5;
+    } else {
+        moved.block_bytes = LZ4_BLOCK_BYTES;
+        moved.most_distance = LZ4_MOST_DISTANCE;
+        moved.least_length = moved.least_header = LZ4_LEAST_MATCH;
+        moved.last_literals = LZ4_LAST_LITERALS;
+        moved.last_start = LZ4_LAST_START;
+    }
+    lz_move(&moved, memory->found, memory->found_count, memory->spans, memory->span_count, memory->span_at);
+    uint8_t *out = memory->encoded + HEAD_ROOM;
+    if (codec == CODEC_GZIP)
+        return gzip_write(&moved, out, crc);
+    if (codec == CODEC_SNAPPY)
+        return snappy_write(&moved, out);
+    return lz4_write(&moved, out, is_v0);
+}
+
+#endif

@@ -1,0 +1,178 @@
+/* Matches: the repetitions that a compressor of the Lempel-Ziv family found. lz4, snappy and deflate are different
+   encodings of the same thing, literal bytes and matches. A conversion of records keeps keys and values as they are, so
+   the matches that the producer's compressor found are moved to the converted records instead of searched again.
+
+   Buffers that are written have LZ_SLACK bytes behind their capacity. Who calls the functions checks nothing: each
+   reader stops at the end of its input, and each writer needs the room that its comment states. */
+
+#ifndef GREGOR_LZ_MATCHES_H
+#define GREGOR_LZ_MATCHES_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define LZ_SLACK 64
+#define LZ_MALFORMED (-1)
+#define LZ_OUT_IS_FULL (-2)
+
+/* `length` bytes at `at` equal those `distance` bytes before. */
+typedef struct {
+    uint32_t at, length, distance;
+} lz_match;
+
+/* `size` bytes, a key or a value, which were at `from` and are at `to` in the converted records. What precedes them
+   there since the last span is a header, which resembles the bytes `resembles` before; 0 if there are none. */
+typedef struct {
+    uint32_t from, to, size, resembles;
+} lz_span;
+
+#define LZ_SPAN_SHIFT 6
+
+/* Matches in converted records, which must be valid in blocks that are compressed independently. */
+typedef struct {
+    const uint8_t *bytes;
+    lz_match *rows;
+    size_t count, capacity;
+    uint32_t size, end;
+    uint32_t block_bytes;    /* a power of two */
+    uint32_t most_distance, least_length, least_header;
+    uint32_t last_literals;  /* bytes at the end of each block that no match may cover */
+    uint32_t last_start;     /* bytes at the end of each block in which no match may begin */
+} lz_moved;
+
+static inline void lz_copy_match(uint8_t *out, size_t at, size_t distance, size_t length) {
+    uint8_t *to = out + at, *end = to + length;
+    const uint8_t *from = to - distance;
+    if (distance >= 16) {
+        do {
+            memcpy(to, from, 16);
+            to += 16;
+            from += 16;
+        } while (to < end);
+    } else if (distance == 1) {
+        memset(to, *from, length);
+    } else {
+        while (to < end)
+            *to++ = *from++;
+    }
+}
+
+static inline void lz_copy_literals(uint8_t *to, const uint8_t *from, size_t size, const uint8_t *from_end) {
+    if (size <= 32 && from_end - from >= 32)
+        memcpy(to, from, 32);
+    else
+        memcpy(to, from, size);
+}
+
+/* Add a match, and the equal bytes before it that no match has; leave out what the block does not allow. */
+static inline void lz_add(lz_moved *moved, uint32_t at, uint32_t length, uint32_t distance) {
+    const uint8_t *bytes = moved->bytes;
+    if (distance > moved->most_distance)
+        return;
+    uint32_t block = at & ~(moved->block_bytes - 1);
+    while (at > moved->end && at - block > distance && bytes[at - 1] == bytes[at - 1 - distance]) {
+        at--;
+        length++;
+    }
+    while (length > 0) {
+        block = at & ~(moved->block_bytes - 1);
+        uint32_t left = moved->size - block;
+        uint32_t block_end = block + (left < moved->block_bytes ? left : moved->block_bytes);
+        uint32_t piece = length < block_end - at ? length : block_end - at;
+        uint32_t before = at - block < distance ? distance - (at - block) : 0;
+        if (before < piece) {
+            uint32_t start = at + before, size = piece - before;
+            if (start + size + moved->last_literals > block_end)
+                size = start + moved->last_literals < block_end ? block_end - moved->last_literals - start : 0;
+            if (size >= moved->least_length && start + moved->last_start <= block_end &&
+                moved->count < moved->capacity) {
+                lz_match *row = moved->rows + moved->count++;
+                row->at = start;
+                row->length = size;
+                row->distance = distance;
+                moved->end = start + size;
+            }
+        }
+        at += piece;
+        length -= piece;
+    }
+}
+
+/* Find matches in a header from `start` to `end`: the last match may go on, and headers resemble each other. */
+static inline void lz_add_header(lz_moved *moved, uint32_t start, uint32_t end, uint32_t resembles) {
+    const uint8_t *bytes = moved->bytes;
+    if (moved->count > 0 && moved->end == start) {
+        lz_match *last = moved->rows + moved->count - 1;
+        uint32_t block = last->at & ~(moved->block_bytes - 1);
+        uint32_t left = moved->size - block;
+        uint32_t most = block + (left < moved->block_bytes ? left : moved->block_bytes);
+        most = most - block > moved->last_literals ? most - moved->last_literals : block;
+        most = most < end ? most : end;
+        uint32_t at = start;
+        while (at < most && bytes[at] == bytes[at - last->distance])
+            at++;
+        last->length += at - start;
+        moved->end = start = at;
+    }
+    if (resembles == 0 || resembles > start)
+        return;
+    while (start < end) {
+        uint32_t at = start;
+        while (at < end && bytes[at] == bytes[at - resembles])
+            at++;
+        if (at - start >= moved->least_header)
+            lz_add(moved, start, at - start, resembles);
+        start = at + 1;
+    }
+}
+
+/* Move the `count` matches that were found before a conversion to the `span_count` spans after it. `span_at` has the
+   number of the first span that ends behind each multiple of 1 << LZ_SPAN_SHIFT of the old positions. */
+static void lz_move(lz_moved *moved, const lz_match *found, size_t count, const lz_span *spans, size_t span_count,
+                    const uint32_t *span_at) {
+    size_t next = 0;
+    uint32_t written = 0;
+    for (size_t number = 0; number < span_count; number++) {
+        const lz_span *span = spans + number;
+        uint32_t span_end = span->from + span->size;
+        lz_add_header(moved, written, span->to, span->resembles);
+        written = span->to + span->size;
+        while (next < count && found[next].at + found[next].length <= span->from)
+            next++;
+        for (; next < count && found[next].at < span_end; next++) {
+            const lz_match *match = found + next;
+            uint32_t match_end = match->at + match->length;
+            uint32_t at = match->at > span->from ? match->at : span->from;
+            uint32_t end = match_end < span_end ? match_end : span_end;
+            uint32_t source = at - match->distance;
+            if (match->distance <= at - span->from) {
+                lz_add(moved, span->to + (at - span->from), end - at, match->distance);
+            } else {
+                const lz_span *holder = spans + span_at[source >> LZ_SPAN_SHIFT];
+                while (at < end) {
+                    while (holder->from + holder->size <= source)
+                        holder++;
+                    if (source < holder->from) {
+                        uint32_t skipped = holder->from - source;
+                        at += skipped;
+                        source += skipped;
+                        continue;
+                    }
+                    uint32_t piece = holder->from + holder->size - source;
+                    piece = piece < end - at ? piece : end - at;
+                    uint32_t to = span->to + (at - span->from), to_source = holder->to + (source - holder->from);
+                    lz_add(moved, to, piece, to - to_source);
+                    at += piece;
+                    source += piece;
+                }
+            }
+            if (match_end > span_end)
+                break;
+        }
+    }
+    if (written < moved->size)
+        lz_add_header(moved, written, moved->size, 0);
+}
+
+#endif
