@@ -19,14 +19,23 @@
 /* The most bytes by which a record of v2 grows as a message of v1. */
 #define MOST_GROWTH 34
 
+#define INT32_SIZE 4
+/* A power of two: the number of lengths of values of which the last message is known. */
+#define LAST_MESSAGES 64
+
+typedef struct {
+    ptrdiff_t at, value_to, value_bytes;
+} noted_message;
+
 typedef struct {
     uint8_t *raw, *converted, *encoded;
     lz_match *found, *moved;
     lz_span *spans;
     uint32_t *span_at;
-    size_t raw_capacity, record_capacity, converted_capacity;
+    ptrdiff_t raw_capacity, record_capacity, converted_capacity;
     size_t found_count, span_count, next_place;
     uint32_t crc;
+    noted_message last, lasts[LAST_MESSAGES];
 } CodecMemory;
 
 static inline void release_memory(CodecMemory *memory) {
@@ -49,16 +58,15 @@ static inline size_t encoded_bound(size_t size) {
 /* Make room for so many decompressed bytes and records; return 0 if there is no memory. Pages that are not written take
    none. */
 static int reserve_memory(CodecMemory *memory, ptrdiff_t raw_bytes, ptrdiff_t record_count) {
-    size_t raw = (size_t)raw_bytes, records = (size_t)record_count;
-    if (raw <= memory->raw_capacity && records <= memory->record_capacity)
+    if (raw_bytes <= memory->raw_capacity && record_count <= memory->record_capacity)
         return 1;
-    raw = raw > memory->raw_capacity ? raw : memory->raw_capacity;
-    records = records > memory->record_capacity ? records : memory->record_capacity;
+    size_t raw = (size_t)(raw_bytes > memory->raw_capacity ? raw_bytes : memory->raw_capacity);
+    size_t records = (size_t)(record_count > memory->record_capacity ? record_count : memory->record_capacity);
+    size_t converted = raw + MOST_GROWTH * records;
     release_memory(memory);
-    memory->converted_capacity = raw + MOST_GROWTH * records;
     memory->raw = malloc(raw + LZ_SLACK);
-    memory->converted = malloc(memory->converted_capacity + LZ_SLACK);
-    memory->encoded = malloc(encoded_bound(memory->converted_capacity));
+    memory->converted = malloc(converted + LZ_SLACK);
+    memory->encoded = malloc(encoded_bound(converted));
     memory->found = malloc((raw / 3 + 1) * sizeof *memory->found);
     memory->moved = malloc((raw / 3 + 4 * records + 1) * sizeof *memory->moved);
     memory->spans = malloc((2 * records + 1) * sizeof *memory->spans);
@@ -68,8 +76,9 @@ static int reserve_memory(CodecMemory *memory, ptrdiff_t raw_bytes, ptrdiff_t re
         release_memory(memory);
         return 0;
     }
-    memory->raw_capacity = raw;
-    memory->record_capacity = records;
+    memory->raw_capacity = (ptrdiff_t)raw;
+    memory->record_capacity = (ptrdiff_t)records;
+    memory->converted_capacity = (ptrdiff_t)converted;
     return 1;
 }
 
@@ -77,7 +86,9 @@ static int reserve_memory(CodecMemory *memory, ptrdiff_t raw_bytes, ptrdiff_t re
    the libraries must read. For gzip `crc` is set and not checked. */
 static ptrdiff_t read_content(CodecMemory *memory, int codec, const unsigned char *data, ptrdiff_t size) {
     memory->found_count = memory->span_count = memory->next_place = 0;
-    size_t data_bytes = (size_t)size, capacity = memory->raw_capacity;
+    memset(&memory->last, 0, sizeof memory->last);
+    memset(memory->lasts, 0, sizeof memory->lasts);
+    size_t data_bytes = (size_t)size, capacity = (size_t)memory->raw_capacity;
     if (codec == CODEC_GZIP)
         return gzip_read(data, data_bytes, memory->raw, capacity, memory->found, &memory->found_count, &memory->crc);
     if (codec == CODEC_SNAPPY)
@@ -87,7 +98,6 @@ static ptrdiff_t read_content(CodecMemory *memory, int codec, const unsigned cha
     return LZ_MALFORMED;
 }
 
-/* Note where a key or value was in `raw` and is in `converted`; at most two for each record that was reserved. */
 static inline void add_span(CodecMemory *memory, ptrdiff_t from, ptrdiff_t to, ptrdiff_t size, ptrdiff_t resembles) {
     lz_span *span = memory->spans + memory->span_count;
     span->from = (uint32_t)from;
@@ -99,13 +109,30 @@ static inline void add_span(CodecMemory *memory, ptrdiff_t from, ptrdiff_t to, p
     memory->span_count++;
 }
 
+/* Note a message at `at` in `converted` whose key and value were at `key_from` and `value_from` in `raw`, and are at
+   `key_to` and `value_to`; at most so many as records were reserved. The message before it whose value has the same
+   length, or else the last one, resembles it. */
+static inline void note_message(CodecMemory *memory, ptrdiff_t at, ptrdiff_t key_from, ptrdiff_t key_to,
+                                ptrdiff_t value_from, ptrdiff_t value_to, ptrdiff_t value_bytes) {
+    noted_message *last = memory->lasts + (value_bytes & (LAST_MESSAGES - 1));
+    noted_message *like = last->value_to > 0 && last->value_bytes == value_bytes ? last : &memory->last;
+    ptrdiff_t key_bytes = value_to - INT32_SIZE - key_to, like_at = like->at, like_value_to = like->value_to;
+    memory->last.at = last->at = at;
+    memory->last.value_to = last->value_to = value_to;
+    memory->last.value_bytes = last->value_bytes = value_bytes;
+    if (key_bytes > 0)
+        add_span(memory, key_from, key_to, key_bytes, like_value_to > 0 ? at - like_at : 0);
+    ptrdiff_t resembles = key_bytes > 0 ? value_to - like_value_to : at - like_at;
+    add_span(memory, value_from, value_to, value_bytes, like_value_to > 0 ? resembles : 0);
+}
+
 /* Compress `size` bytes of `converted`, of which `crc` is the CRC-32, behind HEAD_ROOM bytes in `encoded`; return their
    size. */
 static ptrdiff_t write_content(CodecMemory *memory, int codec, int is_v0, ptrdiff_t size, uint32_t crc) {
     lz_moved moved = {0};
     moved.bytes = memory->converted;
     moved.rows = memory->moved;
-    moved.capacity = memory->raw_capacity / 3 + 4 * memory->record_capacity;
+    moved.capacity = (size_t)(memory->raw_capacity / 3 + 4 * memory->record_capacity);
     moved.size = (uint32_t)size;
     if (codec == CODEC_GZIP) {
         moved.block_bytes = 1u << 31;

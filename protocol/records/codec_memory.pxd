@@ -16,5 +16,6 @@ cdef extern from "codec_memory.h" nogil:
     bint reserve_memory(CodecMemory *memory, Py_ssize_t raw_bytes, Py_ssize_t record_count)
     void release_memory(CodecMemory *memory)
     Py_ssize_t read_content(CodecMemory *memory, int codec, const unsigned char *data, Py_ssize_t size)
-    void add_span(CodecMemory *memory, Py_ssize_t start, Py_ssize_t to, Py_ssize_t size, Py_ssize_t resembles)
+    void note_message(CodecMemory *memory, Py_ssize_t at, Py_ssize_t key_from, Py_ssize_t key_to, Py_ssize_t value_from,
+                      Py_ssize_t value_to, Py_ssize_t value_bytes)
     Py_ssize_t write_content(CodecMemory *memory, int codec, bint is_v0, Py_ssize_t size, uint32_t crc)

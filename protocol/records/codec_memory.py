@@ -8,6 +8,8 @@ decompress and compress.
 from __future__ import annotations
 
 from ..errors import BrokerError, ErrorCode
+from . import v0
+from .checksum_libraries import crc32_of
 from .compression import CODECS, compress, decompress
 from .message_bytes import copy_bytes
 
@@ -22,16 +24,17 @@ LZ_OUT_IS_FULL = -2
 
 
 class CodecMemory:
-    """Buffers for decompressed, converted and compressed records; `crc` is the CRC-32 that gzip data promises."""
+    """Buffers for decompressed, converted and compressed records; `crc` is the CRC-32 of decompressed gzip data."""
 
     def __init__(self) -> None:
-        release_memory(self)
+        self.raw = self.converted = self.encoded = memoryview(b"")
+        self.raw_capacity = self.converted_capacity = self.crc = 0
 
 
 def release_memory(memory: CodecMemory) -> None:
     """Free the buffers."""
     memory.raw = memory.converted = memory.encoded = memoryview(b"")
-    memory.raw_capacity = memory.converted_capacity = memory.crc = 0
+    memory.raw_capacity = memory.converted_capacity = 0
 
 
 def reserve_memory(memory: CodecMemory, raw_bytes: int, record_count: int) -> bool:
@@ -50,15 +53,20 @@ def read_content(memory: CodecMemory, codec: int, data: memoryview, size: int) -
     except BrokerError as fault:
         return LZ_OUT_IS_FULL if fault.code is ErrorCode.MESSAGE_TOO_LARGE else LZ_MALFORMED
     memory.raw = memoryview(content)
+    memory.crc = crc32_of(memory.raw, 0, len(content))
     return len(content)
 
 
-def add_span(memory: CodecMemory, start: int, to: int, size: int, resembles: int) -> None:
-    """Check that `size` bytes, which were at `start` in `raw`, are at `to` in `converted`; C notes this.
+def note_message(
+    memory: CodecMemory, at: int, key_from: int, key_to: int, value_from: int, value_to: int, value_bytes: int
+) -> None:
+    """Check a message at `at` in `converted`: its key and value are those at `key_from` and `value_from` in `raw`.
 
-    The header before them resembles the bytes `resembles` before; 0 if there are none.
+    In C this is noted, for the matches in keys and values and for those between headers.
     """
-    assert memory.raw[start : start + size] == memory.converted[to : to + size]
+    key_bytes = value_to - v0.INT32.size - key_to
+    assert memory.raw[key_from : key_from + key_bytes] == memory.converted[key_to : key_to + key_bytes]
+    assert memory.raw[value_from : value_from + value_bytes] == memory.converted[value_to : value_to + value_bytes]
 
 
 def write_content(memory: CodecMemory, codec: int, is_v0: bool, size: int, crc: int) -> int:

@@ -23,6 +23,7 @@ from .batches import BatchView, complete_batch_at, iter_records
 from .compression import DEFAULT_LIMIT_BYTES, Codec, compress_pieces, decompressed_pieces
 from .kernel_cy import Stop
 from .large_message import large_message
+from .recompression_cy import Recompression
 from .record import NO_TIMESTAMP, Record, TimestampType
 
 MERGED_BATCH_BYTES = 16 * 1024
@@ -190,6 +191,8 @@ def _convert_compressed_v2(batch: BatchView, to_magic: int, limit_bytes: int, zs
         return Converted(b"", 0)
     if count < 0 or batch.stored_offset < 0:
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"Invalid header of {batch}")
+    if codec is batch.codec and (converted := _convert_in_one_step(batch, to_magic, limit_bytes)):
+        return converted
     body = _inflated(batch, limit_bytes)
     first = _open_records(batch, body, to_magic, 0)
     if not first.read_record(body):
@@ -205,6 +208,29 @@ def _convert_compressed_v2(batch: BatchView, to_magic: int, limit_bytes: int, zs
         else v1.build_message(conversion.offset, conversion.max_timestamp, None, compressed, attributes=attributes)
     )
     return Converted(wrapper, count, inner.size_bytes)
+
+
+_idle_recompressions: list[Recompression] = []
+"""The unused recompressions: each has buffers and serves one thread at a time."""
+
+
+def _convert_in_one_step(batch: BatchView, to_magic: int, limit_bytes: int) -> Converted | None:
+    """Convert a compressed v2 batch as most are; return None for one that has to be converted in pieces."""
+    recompression = _idle_recompressions.pop() if _idle_recompressions else Recompression()
+    wrapper = recompression.convert(
+        batch.view[v2.RECORDS_AT :],
+        batch.codec,
+        to_magic,
+        batch.record_count or 0,
+        batch.stored_offset,
+        batch.base_timestamp,
+        batch.max_timestamp,
+        batch.timestamp_type is TimestampType.LOG_APPEND_TIME,
+        limit_bytes,
+    )
+    written_bytes = recompression.written_bytes
+    _idle_recompressions.append(recompression)
+    return Converted(wrapper, batch.record_count or 0, written_bytes) if wrapper else None
 
 
 def _inflated(batch: BatchView, limit_bytes: int) -> memoryview:

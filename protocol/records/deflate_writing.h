@@ -7,6 +7,8 @@
 
 #define DEFLATE_MOST_DISTANCE 32768
 #define DEFLATE_LONGEST_MATCH 258
+/* A match of at most so many bytes may take more bits than these. */
+#define DEFLATE_DOUBTED_MATCH 6
 #define DEFLATE_BLOCK_BYTES 131072
 /* The largest content of a stored block. */
 #define DEFLATE_STORED_BYTES 65535
@@ -189,6 +191,35 @@ static void deflate_count(const lz_moved *moved, size_t next, size_t next_end, u
     literals->frequency[DEFLATE_END_OF_BLOCK] = 1;
 }
 
+static inline unsigned deflate_literal_bits(const deflate_writing_code *literals, uint8_t byte) {
+    return literals->lengths[byte] > 0 ? literals->lengths[byte] : DEFLATE_LONGEST_CODE;
+}
+
+/* Remove the short matches from `next` on that take more bits than their bytes; return the new end of the matches. */
+static size_t deflate_drop(lz_moved *moved, size_t next, size_t next_end, deflate_writing_code *literals,
+                           deflate_writing_code *distances) {
+    size_t kept = next;
+    for (; next < next_end; next++) {
+        const lz_match *match = moved->rows + next;
+        if (match->length <= DEFLATE_DOUBTED_MATCH) {
+            unsigned extra, distance_extra, distance = deflate_distance_code(match->distance, &distance_extra);
+            unsigned symbol = 257 + deflate_length_code(match->length, &extra), as_literals = 0;
+            unsigned bits = literals->lengths[symbol] + extra + distances->lengths[distance] + distance_extra;
+            for (uint32_t at = match->at; at < match->at + match->length; at++)
+                as_literals += deflate_literal_bits(literals, moved->bytes[at]);
+            if (as_literals <= bits) {
+                literals->frequency[symbol]--;
+                distances->frequency[distance]--;
+                for (uint32_t at = match->at; at < match->at + match->length; at++)
+                    literals->frequency[moved->bytes[at]]++;
+                continue;
+            }
+        }
+        moved->rows[kept++] = *match;
+    }
+    return kept;
+}
+
 /* Write the lengths of both codes; `out` 0 only counts the bits. */
 static uint32_t deflate_put_codes(deflate_output *out, const deflate_writing_code *literals,
                                   const deflate_writing_code *distances) {
@@ -252,8 +283,10 @@ static uint64_t deflate_size_in_bits(const deflate_writing_code *literals, const
         unsigned code = symbol - 257, extra = symbol < 265 || code >= 28 ? 0 : (code >> 2) - 1;
         bits += (uint64_t)literals->frequency[symbol] * (literals->lengths[symbol] + extra);
     }
-    for (unsigned symbol = 0; symbol < 30; symbol++)
-        bits += (uint64_t)distances->frequency[symbol] * (distances->lengths[symbol] + (symbol < 4 ? 0 : (symbol >> 1) - 1));
+    for (unsigned symbol = 0; symbol < 30; symbol++) {
+        unsigned extra = symbol < 4 ? 0 : (symbol >> 1) - 1;
+        bits += (uint64_t)distances->frequency[symbol] * (distances->lengths[symbol] + extra);
+    }
     return bits;
 }
 
@@ -312,7 +345,7 @@ static inline size_t gzip_bound(size_t size) {
 }
 
 /* Write a member with gzip_bound(moved->size) bytes of room; return its size. `crc` is that of the content. */
-static ptrdiff_t gzip_write(const lz_moved *moved, uint8_t *out, uint32_t crc) {
+static ptrdiff_t gzip_write(lz_moved *moved, uint8_t *out, uint32_t crc) {
     static const uint8_t head[GZIP_HEAD] = {0x1F, 0x8B, 8};
     deflate_writing_code literals, distances;
     deflate_output to = {out + GZIP_HEAD, 0, 0};
@@ -330,11 +363,16 @@ static ptrdiff_t gzip_write(const lz_moved *moved, uint8_t *out, uint32_t crc) {
         deflate_count(moved, next, next_end, at, end, &literals, &distances);
         deflate_design(&literals, 286, DEFLATE_LONGEST_CODE);
         deflate_design(&distances, 30, DEFLATE_LONGEST_CODE);
+        size_t kept_end = deflate_drop(moved, next, next_end, &literals, &distances);
+        if (kept_end < next_end) {
+            deflate_design(&literals, 286, DEFLATE_LONGEST_CODE);
+            deflate_design(&distances, 30, DEFLATE_LONGEST_CODE);
+        }
         uint64_t bits = deflate_size_in_bits(&literals, &distances) + deflate_put_codes(0, &literals, &distances);
         if (bits / 8 < end - at) {
             deflate_put(&to, is_last | 2 << 1, 3);
             deflate_put_codes(&to, &literals, &distances);
-            deflate_put_symbols(&to, moved, next, next_end, at, end, &literals, &distances);
+            deflate_put_symbols(&to, moved, next, kept_end, at, end, &literals, &distances);
         } else {
             deflate_put_stored(&to, moved->bytes + at, end - at, is_last);
         }

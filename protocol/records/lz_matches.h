@@ -27,7 +27,7 @@ typedef struct {
     uint32_t from, to, size, resembles;
 } lz_span;
 
-#define LZ_SPAN_SHIFT 6
+#define LZ_SPAN_SHIFT 4
 
 /* Matches in converted records, which must be valid in blocks that are compressed independently. */
 typedef struct {
@@ -35,6 +35,8 @@ typedef struct {
     lz_match *rows;
     size_t count, capacity;
     uint32_t size, end;
+    uint32_t block, block_end; /* the present block */
+    uint32_t match_end, start_end; /* where matches must have ended, and before which they must begin */
     uint32_t block_bytes;    /* a power of two */
     uint32_t most_distance, least_length, least_header;
     uint32_t last_literals;  /* bytes at the end of each block that no match may cover */
@@ -65,65 +67,115 @@ static inline void lz_copy_literals(uint8_t *to, const uint8_t *from, size_t siz
         memcpy(to, from, size);
 }
 
-/* Add a match, and the equal bytes before it that no match has; leave out what the block does not allow. */
-static inline void lz_add(lz_moved *moved, uint32_t at, uint32_t length, uint32_t distance) {
-    const uint8_t *bytes = moved->bytes;
-    if (distance > moved->most_distance)
+static inline uint32_t lz_end_of_block(const lz_moved *moved, uint32_t block) {
+    uint32_t left = moved->size - block;
+    return block + (left < moved->block_bytes ? left : moved->block_bytes);
+}
+
+/* Begin with the block of position `at`. */
+static void lz_enter_block(lz_moved *moved, uint32_t at) {
+    moved->block = at & ~(moved->block_bytes - 1);
+    moved->block_end = lz_end_of_block(moved, moved->block);
+    uint32_t size = moved->block_end - moved->block;
+    moved->match_end = size > moved->last_literals ? moved->block_end - moved->last_literals : moved->block;
+    moved->start_end = size > moved->last_start ? moved->block_end - moved->last_start : moved->block;
+}
+
+/* Note a match inside of the present block, or make the last match longer that it continues. */
+static inline void lz_note(lz_moved *moved, uint32_t at, uint32_t length, uint32_t distance) {
+    lz_match *last = moved->rows + moved->count - 1;
+    if (at == moved->end && at > moved->block && moved->count > 0 && last->distance == distance) {
+        last->length += length;
+        moved->end += length;
         return;
-    uint32_t block = at & ~(moved->block_bytes - 1);
-    while (at > moved->end && at - block > distance && bytes[at - 1] == bytes[at - 1 - distance]) {
-        at--;
-        length++;
     }
-    while (length > 0) {
-        block = at & ~(moved->block_bytes - 1);
-        uint32_t left = moved->size - block;
-        uint32_t block_end = block + (left < moved->block_bytes ? left : moved->block_bytes);
-        uint32_t piece = length < block_end - at ? length : block_end - at;
-        uint32_t before = at - block < distance ? distance - (at - block) : 0;
-        if (before < piece) {
-            uint32_t start = at + before, size = piece - before;
-            if (start + size + moved->last_literals > block_end)
-                size = start + moved->last_literals < block_end ? block_end - moved->last_literals - start : 0;
-            if (size >= moved->least_length && start + moved->last_start <= block_end &&
-                moved->count < moved->capacity) {
-                lz_match *row = moved->rows + moved->count++;
-                row->at = start;
-                row->length = size;
-                row->distance = distance;
-                moved->end = start + size;
-            }
-        }
-        at += piece;
-        length -= piece;
+    if (length < moved->least_length || at >= moved->start_end || moved->count >= moved->capacity)
+        return;
+    lz_match *row = moved->rows + moved->count++;
+    row->at = at;
+    row->length = length;
+    row->distance = distance;
+    moved->end = at + length;
+}
+
+/* Add the parts of a match that its blocks allow. */
+static void lz_add_parts(lz_moved *moved, uint32_t at, uint32_t length, uint32_t distance) {
+    for (uint32_t end = at + length; at < end; at = moved->block_end) {
+        if (at >= moved->block_end)
+            lz_enter_block(moved, at);
+        if (at - moved->block < distance)
+            at = moved->block + distance;
+        uint32_t part_end = end < moved->match_end ? end : moved->match_end;
+        if (at < part_end)
+            lz_note(moved, at, part_end - at, distance);
     }
 }
 
-/* Find matches in a header from `start` to `end`: the last match may go on, and headers resemble each other. */
-static inline void lz_add_header(lz_moved *moved, uint32_t start, uint32_t end, uint32_t resembles) {
-    const uint8_t *bytes = moved->bytes;
-    if (moved->count > 0 && moved->end == start) {
+/* Add a match; with `extends` also the equal bytes before it that no match has. */
+static inline void lz_add(lz_moved *moved, uint32_t at, uint32_t length, uint32_t distance, int extends) {
+    if (distance > moved->most_distance)
+        return;
+    if (at < moved->end) {
+        /* A header's match goes on into the value. */
+        if (at + length <= moved->end)
+            return;
+        length -= moved->end - at;
+        at = moved->end;
+    }
+    if (at >= moved->block_end || at < moved->block)
+        lz_enter_block(moved, at);
+    if (extends) {
+        const uint8_t *bytes = moved->bytes;
+        while (at > moved->end && at - moved->block > distance && bytes[at - 1] == bytes[at - 1 - distance]) {
+            at--;
+            length++;
+        }
+    }
+    if (at - moved->block < distance || at + length > moved->match_end)
+        lz_add_parts(moved, at, length, distance);
+    else
+        lz_note(moved, at, length, distance);
+}
+
+/* Return the number of equal bytes at `at` and `distance` before, up to `end`. */
+static inline uint32_t lz_equal_bytes(const uint8_t *bytes, uint32_t at, uint32_t end, uint32_t distance) {
+    uint32_t start = at;
+    while (end - at >= 8) {
+        uint64_t here, there;
+        memcpy(&here, bytes + at, 8);
+        memcpy(&there, bytes + at - distance, 8);
+        if (here != there)
+            break;
+        at += 8;
+    }
+    while (at < end && bytes[at] == bytes[at - distance])
+        at++;
+    return at - start;
+}
+
+/* Find matches in a header from `start` to `end`: the last match may go on, and headers resemble each other. What is
+   equal at the end of the header may go on in the key or value behind it, which ends at `span_end`. */
+static inline void lz_add_header(lz_moved *moved, uint32_t start, uint32_t end, uint32_t span_end, uint32_t resembles) {
+    if (start < moved->end)
+        start = moved->end;
+    if (start >= end)
+        return;
+    if (moved->count > 0 && moved->end == start && start > moved->block && start < moved->block_end) {
+        uint32_t limit = end < moved->match_end ? end : moved->match_end;
         lz_match *last = moved->rows + moved->count - 1;
-        uint32_t block = last->at & ~(moved->block_bytes - 1);
-        uint32_t left = moved->size - block;
-        uint32_t most = block + (left < moved->block_bytes ? left : moved->block_bytes);
-        most = most - block > moved->last_literals ? most - moved->last_literals : block;
-        most = most < end ? most : end;
-        uint32_t at = start;
-        while (at < most && bytes[at] == bytes[at - last->distance])
-            at++;
-        last->length += at - start;
-        moved->end = start = at;
+        uint32_t more = start < limit ? lz_equal_bytes(moved->bytes, start, limit, last->distance) : 0;
+        last->length += more;
+        moved->end = start += more;
     }
     if (resembles == 0 || resembles > start)
         return;
     while (start < end) {
-        uint32_t at = start;
-        while (at < end && bytes[at] == bytes[at - resembles])
-            at++;
-        if (at - start >= moved->least_header)
-            lz_add(moved, start, at - start, resembles);
-        start = at + 1;
+        uint32_t equal = lz_equal_bytes(moved->bytes, start, end, resembles);
+        if (equal > 0 && start + equal == end)
+            equal += lz_equal_bytes(moved->bytes, end, span_end, resembles);
+        if (equal >= moved->least_header)
+            lz_add(moved, start, equal, resembles, 0);
+        start += equal + 1;
     }
 }
 
@@ -136,7 +188,7 @@ static void lz_move(lz_moved *moved, const lz_match *found, size_t count, const 
     for (size_t number = 0; number < span_count; number++) {
         const lz_span *span = spans + number;
         uint32_t span_end = span->from + span->size;
-        lz_add_header(moved, written, span->to, span->resembles);
+        lz_add_header(moved, written, span->to, span->to + span->size, span->resembles);
         written = span->to + span->size;
         while (next < count && found[next].at + found[next].length <= span->from)
             next++;
@@ -147,7 +199,7 @@ static void lz_move(lz_moved *moved, const lz_match *found, size_t count, const 
             uint32_t end = match_end < span_end ? match_end : span_end;
             uint32_t source = at - match->distance;
             if (match->distance <= at - span->from) {
-                lz_add(moved, span->to + (at - span->from), end - at, match->distance);
+                lz_add(moved, span->to + (at - span->from), end - at, match->distance, at == span->from);
             } else {
                 const lz_span *holder = spans + span_at[source >> LZ_SPAN_SHIFT];
                 while (at < end) {
@@ -162,7 +214,7 @@ static void lz_move(lz_moved *moved, const lz_match *found, size_t count, const 
                     uint32_t piece = holder->from + holder->size - source;
                     piece = piece < end - at ? piece : end - at;
                     uint32_t to = span->to + (at - span->from), to_source = holder->to + (source - holder->from);
-                    lz_add(moved, to, piece, to - to_source);
+                    lz_add(moved, to, piece, to - to_source, at == span->from || source == holder->from);
                     at += piece;
                     source += piece;
                 }
@@ -172,7 +224,7 @@ static void lz_move(lz_moved *moved, const lz_match *found, size_t count, const 
         }
     }
     if (written < moved->size)
-        lz_add_header(moved, written, moved->size, 0);
+        lz_add_header(moved, written, moved->size, moved->size, 0);
 }
 
 #endif

@@ -7,7 +7,7 @@ from .codec_memory cimport (
     HEAD_ROOM,
     LZ_OUT_IS_FULL,
     CodecMemory,
-    add_span,
+    note_message,
     read_content,
     release_memory,
     reserve_memory,
@@ -17,8 +17,10 @@ from .crc_cy cimport crc32_between as crc32_of
 from .kernel_cy cimport DownConversion
 from .message_bytes cimport put_int32, put_uint32, put_v0_head, put_v1_head
 
-cdef int GZIP
-cdef Py_ssize_t FIRST_RAW_BYTES, MOST_RAW_BYTES, KEPT_RAW_BYTES, LEAST_RECORD_BYTES, INT32_BYTES
+ctypedef CodecMemory *CodecMemoryPointer
+
+cdef int GZIP, SNAPPY
+cdef Py_ssize_t FIRST_RAW_BYTES, MOST_RAW_BYTES, KEPT_RAW_BYTES, LEAST_CONTENT_BYTES, LEAST_RECORD_BYTES, INT32_BYTES
 cdef Py_ssize_t V0_KEY_AT, V1_KEY_AT, V0_CRC_FROM, CRC_AT
 
 
@@ -28,14 +30,16 @@ cdef class Recompression:
     cdef DownConversion _conversion
     cdef readonly int64_t written_bytes
 
-    @cython.locals(data=cython.p_const_uchar, size_bytes=Py_ssize_t, encoded=cython.p_uchar, head=Py_ssize_t)
+    @cython.locals(data=cython.p_const_uchar, memory=CodecMemoryPointer, size_bytes=Py_ssize_t,
+                   encoded=cython.p_uchar, head=Py_ssize_t)
     cpdef convert(self, const unsigned char[::1] stored, int codec, int to_magic, int64_t count, int64_t base_offset,
-                  int64_t base_timestamp, int64_t log_append_time, bint is_log_append_time)
-    @cython.locals(memory=cython.pointer[CodecMemory], raw_bytes=Py_ssize_t, content=Py_ssize_t, size=Py_ssize_t,
-                   conversion=DownConversion, is_v0=bint, crc=uint32_t, start=Py_ssize_t, attributes=int,
-                   message=Py_ssize_t)
-    cdef Py_ssize_t _run(self, const unsigned char *data, Py_ssize_t size_bytes, int codec,
-                         int64_t count) noexcept nogil
-    @cython.locals(conversion=DownConversion, key_at=Py_ssize_t, at=Py_ssize_t, before=Py_ssize_t, is_first=bint,
-                   size=Py_ssize_t, resembles=Py_ssize_t, field=Py_ssize_t, value_length=Py_ssize_t)
+                  int64_t base_timestamp, int64_t log_append_time, bint is_log_append_time,
+                  int64_t limit_bytes)
+    @cython.locals(raw_bytes=Py_ssize_t, content=Py_ssize_t, size=Py_ssize_t, is_v0=bint, crc=uint32_t,
+                   start=Py_ssize_t, attributes=int, message=Py_ssize_t, offset=int64_t,
+                   latest=int64_t)
+    cdef Py_ssize_t _run(self, CodecMemory *memory, const unsigned char *data, Py_ssize_t size_bytes, int codec,
+                         int64_t count, int64_t limit_bytes) noexcept nogil
+    @cython.locals(key_at=Py_ssize_t, at=Py_ssize_t, size=Py_ssize_t, key_to=Py_ssize_t, value_to=Py_ssize_t,
+                   value_bytes=Py_ssize_t)
     cdef Py_ssize_t _convert_records(self, CodecMemory *memory, Py_ssize_t content) noexcept nogil

@@ -1,8 +1,9 @@
-"""Down-conversion of compressed v2 batches: decompress, convert and compress in one step, without the interpreter's lock.
+"""Down-conversion of compressed v2 batches: decompress, convert and compress in one step.
 
-In the compiled build the matches that the producer's compressor found are moved to the converted messages, since keys
-and values stay as they are: nothing is searched, so that compression costs little more than a copy. Headers resemble
-each other, and get matches of their own. As plain Python the libraries compress.
+The compiled build does not hold the interpreter's lock meanwhile, and moves the matches that the producer's compressor
+found to the converted messages, since keys and values stay as they are. It searches nothing, so that compression costs
+little more than a copy. Headers resemble each other, and get matches of their own. As plain Python this module calls
+the codecs' libraries.
 
 This is ordinary Python that is also compiled: ``recompression_cy.pxd`` has the C types.
 """
@@ -22,7 +23,7 @@ if not cython.compiled:
         HEAD_ROOM,
         LZ_OUT_IS_FULL,
         CodecMemory,
-        add_span,
+        note_message,
         read_content,
         release_memory,
         reserve_memory,
@@ -30,12 +31,19 @@ if not cython.compiled:
     )
     from .message_bytes import put_int32, put_uint32, put_v0_head, put_v1_head
 
-GZIP = 1
+GZIP, SNAPPY = 1, 2
 FIRST_RAW_BYTES = 64 * 1024
+"""Decompressed size for which there is memory at first, and for which there is more if a batch needs more.
+
+It is the largest size for snappy, whose blocks of 32 kB begin elsewhere in the converted records: each beginning costs
+the matches with the block before.
+"""
 MOST_RAW_BYTES = 512 * 1024
 """Largest decompressed size of a batch. Larger batches are converted in pieces, which takes less memory."""
 KEPT_RAW_BYTES = 128 * 1024
 """A conversion that had a larger batch gives its memory back."""
+LEAST_CONTENT_BYTES = 1024
+"""A smaller batch is compressed well only with matches between headers and values, for which the libraries search."""
 LEAST_RECORD_BYTES = 7
 INT32_BYTES = 4
 V0_KEY_AT = 22
@@ -73,34 +81,35 @@ class Recompression:
         base_timestamp: int,
         log_append_time: int,
         is_log_append_time: bool,
+        limit_bytes: int,
     ) -> bytes | None:
         """Return the wrapper, in format `to_magic`, of the `count` records compressed in `stored`.
 
-        Returns None for data that is broken, that is larger than MOST_RAW_BYTES decompressed, or that only the codec's
-        library reads: other code converts it or finds the error.
+        Returns None for data that is broken, that is larger than `limit_bytes` or MOST_RAW_BYTES decompressed, or that
+        only the codec's library reads: other code converts it or finds the error.
         """
         size_bytes = len(stored)
         if size_bytes == 0 or count <= 0 or base_offset < 0 or count > MOST_RAW_BYTES // LEAST_RECORD_BYTES:
             return None
         self._conversion.begin(to_magic, 0, 0)
-        self._conversion.open_records(
-            count, 0, base_offset, base_timestamp, log_append_time, is_log_append_time, 0
-        )
+        self._conversion.open_records(count, 0, base_offset, base_timestamp, log_append_time, is_log_append_time, 0)
         data = cython.address(stored[0]) if cython.compiled else stored
+        memory = cython.address(self._memory) if cython.compiled else self._memory
         with cython.nogil:
-            size_bytes = self._run(data, size_bytes, codec, count)
-        wrapper = None
+            size_bytes = self._run(memory, data, size_bytes, codec, count, limit_bytes)
+        wrapper: bytes | None = None
         if size_bytes > 0:
-            encoded = self._memory.encoded
+            encoded = memory.encoded
             head = HEAD_ROOM - (V1_KEY_AT if to_magic else V0_KEY_AT) - INT32_BYTES
-            wrapper = encoded[head:size_bytes] if cython.compiled else bytes(encoded[head:size_bytes])
-        if self._memory.raw_capacity > KEPT_RAW_BYTES:
-            release_memory(cython.address(self._memory) if cython.compiled else self._memory)
+            wrapper = bytes(encoded[head:size_bytes])
+        if memory.raw_capacity > KEPT_RAW_BYTES:
+            release_memory(memory)
         return wrapper
 
-    def _run(self, data: memoryview, size_bytes: int, codec: int, count: int) -> int:
+    def _run(
+        self, memory: CodecMemory, data: memoryview, size_bytes: int, codec: int, count: int, limit_bytes: int
+    ) -> int:
         """Write the wrapper; return the position behind it in `encoded`, 0 if other code converts the batch."""
-        memory = cython.address(self._memory) if cython.compiled else self._memory
         raw_bytes = FIRST_RAW_BYTES
         while True:
             if not reserve_memory(memory, raw_bytes, count):
@@ -111,50 +120,46 @@ class Recompression:
             raw_bytes = 2 * memory.raw_capacity
             if raw_bytes > MOST_RAW_BYTES:
                 return 0
-        if content < count * LEAST_RECORD_BYTES:
+        if not LEAST_CONTENT_BYTES <= content <= limit_bytes or content < count * LEAST_RECORD_BYTES:
             return 0
-        if COMPILED and codec == GZIP and crc32_of(memory.raw, 0, content) != memory.crc:
+        if codec == SNAPPY and content > FIRST_RAW_BYTES:
+            return 0
+        if codec == GZIP and crc32_of(memory.raw, 0, content) != memory.crc:
             return 0
         size = self._convert_records(memory, content)
         if size <= 0:
             return 0
         self.written_bytes = size
-        conversion = self._conversion
-        is_v0 = conversion.to_magic == 0
+        is_v0 = self._conversion.to_magic == 0
         crc = crc32_of(memory.converted, 0, size) if codec == GZIP else 0
         size = write_content(memory, codec, is_v0, size, crc)
         start = HEAD_ROOM - INT32_BYTES - (V0_KEY_AT if is_v0 else V1_KEY_AT)
-        attributes = conversion.attributes | codec
+        attributes = self._conversion.attributes | codec
+        offset = self._conversion.offset
+        latest = self._conversion.max_timestamp
         message = HEAD_ROOM - start + size - CRC_AT
         if is_v0:
-            put_v0_head(memory.encoded, start, conversion.offset, message, attributes, -1)
+            put_v0_head(memory.encoded, start, offset, message, attributes, -1)
         else:
-            put_v1_head(memory.encoded, start, conversion.offset, message, attributes, conversion.max_timestamp, -1)
+            put_v1_head(memory.encoded, start, offset, message, attributes, latest, -1)
         put_int32(memory.encoded, HEAD_ROOM - INT32_BYTES, size)
         put_uint32(memory.encoded, start + CRC_AT, crc32_of(memory.encoded, start + V0_CRC_FROM, HEAD_ROOM + size))
         return HEAD_ROOM + size
 
     def _convert_records(self, memory: CodecMemory, content: int) -> int:
         """Convert the decompressed records and note their keys and values; return the size of the messages or 0."""
-        conversion = self._conversion
-        conversion.batch_end = content
-        key_at = V0_KEY_AT if conversion.to_magic == 0 else V1_KEY_AT
+        self._conversion.batch_end = content
+        key_at = V0_KEY_AT if self._conversion.to_magic == 0 else V1_KEY_AT
         at = 0
-        before = 0
-        is_first = True
-        while conversion.records_left > 0:
-            size = conversion.write_record(memory.raw, memory.converted, at, memory.converted_capacity, is_first)
+        while self._conversion.records_left > 0:
+            size = self._conversion.write_record(memory.raw, memory.converted, at, memory.converted_capacity, at == 0)
             if size <= 0:
                 return 0
-            resembles = 0 if is_first else at - before
-            field = at + key_at
-            if conversion.key_length > 0:
-                add_span(memory, conversion.key_at, field, conversion.key_length, resembles)
-                field += conversion.key_length
-                resembles = 0
-            value_length = conversion.value_length if conversion.value_length > 0 else 0
-            add_span(memory, conversion.value_at, field + INT32_BYTES, value_length, resembles)
-            before = at
+            key_to = at + key_at
+            value_to = key_to + INT32_BYTES
+            if self._conversion.key_length > 0:
+                value_to += self._conversion.key_length
+            value_bytes = at + size - value_to
+            note_message(memory, at, self._conversion.key_at, key_to, self._conversion.value_at, value_to, value_bytes)
             at += size
-            is_first = False
-        return at if conversion.position == content else 0
+        return at if self._conversion.position == content else 0
