@@ -24,7 +24,7 @@
 #define LAST_MESSAGES 64
 
 typedef struct {
-    ptrdiff_t at, value_to, value_bytes;
+    ptrdiff_t at, value_to, key_bytes, value_bytes;
 } noted_message;
 
 typedef struct {
@@ -114,12 +114,15 @@ static inline void add_span(CodecMemory *memory, ptrdiff_t from, ptrdiff_t to, p
    length, or else the last one, resembles it. */
 static inline void note_message(CodecMemory *memory, ptrdiff_t at, ptrdiff_t key_from, ptrdiff_t key_to,
                                 ptrdiff_t value_from, ptrdiff_t value_to, ptrdiff_t value_bytes) {
-    noted_message *last = memory->lasts + (value_bytes & (LAST_MESSAGES - 1));
-    noted_message *like = last->value_to > 0 && last->value_bytes == value_bytes ? last : &memory->last;
-    ptrdiff_t key_bytes = value_to - INT32_SIZE - key_to, like_at = like->at, like_value_to = like->value_to;
+    ptrdiff_t key_bytes = value_to - INT32_SIZE - key_to;
+    noted_message *last = memory->lasts + ((value_bytes + 7 * key_bytes) & (LAST_MESSAGES - 1));
+    int is_like = last->value_to > 0 && last->value_bytes == value_bytes && last->key_bytes == key_bytes;
+    noted_message *like = is_like ? last : &memory->last;
+    ptrdiff_t like_at = like->at, like_value_to = like->value_to;
     memory->last.at = last->at = at;
     memory->last.value_to = last->value_to = value_to;
     memory->last.value_bytes = last->value_bytes = value_bytes;
+    memory->last.key_bytes = last->key_bytes = key_bytes;
     if (key_bytes > 0)
         add_span(memory, key_from, key_to, key_bytes, like_value_to > 0 ? at - like_at : 0);
     ptrdiff_t resembles = key_bytes > 0 ? value_to - like_value_to : at - like_at;
