@@ -114,8 +114,8 @@ def _check_partitions(topic: str, rows: pa.RecordBatch, count: int) -> None:
 def _record_rows(rows: pa.RecordBatch, now_ms: int) -> RecordRows:
     """Return the columns of a record; missing ones are null, missing timestamps `now_ms`."""
     column = partial(_column, rows)
-    millis = pc.fill_null(pc.divide(column("timestamp", pa.int64()), MICROS), scalar(now_ms, pa.int64()))
-    partitions = pc.fill_null(column("partition", pa.int32()), scalar(BY_KEY, pa.int32()))
+    millis = _filled(pc.divide(column("timestamp", pa.int64()), MICROS), now_ms)
+    partitions = _filled(column("partition", pa.int32()), BY_KEY)
     headers = column("headers", HEADERS)
     pairs = headers.values
     return RecordRows(
@@ -129,6 +129,13 @@ def _record_rows(rows: pa.RecordBatch, now_ms: int) -> RecordRows:
     )
 
 
+def _filled(column: pa.Array, value: int) -> pa.Array:
+    return pc.fill_null(column, scalar(value, column.type)) if column.null_count else column
+
+
 def _column(rows: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
     index = rows.schema.get_field_index(name)
-    return rows.column(index).cast(kind) if index >= 0 else pa.nulls(len(rows), kind)
+    if index < 0:
+        return pa.nulls(len(rows), kind)
+    column = rows.column(index)
+    return column if column.type == kind else column.cast(kind)

@@ -39,6 +39,9 @@ from .batch_building import BatchBuilder, Built
 
 DELIVERIES_AHEAD = 64
 """The number of batches in flight before the task waits for the oldest."""
+ROWS_AT_ONCE = 10_000
+BYTES_AT_ONCE = 1 << 20
+"""The rows that are converted at once, or their bytes, whichever is reached first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,15 +165,17 @@ class _Writer:
             lambda: time.time_ns() // 1_000_000,
             self._task.number,
         )
-        rows: pa.RecordBatch | None = first
-        while rows is not None:
-            await self._learn_topics(producer, rows)
-            for place, batch in _raw_batches(rows, self._options.topic) if self._options.is_raw else builder.add(rows):
-                await self._send(producer, place, batch)
-            if not self._options.is_raw:
-                self._receipt.rows += rows.num_rows
+        waiting = [first]
+        while waiting:
+            for rows in waiting:
+                await self._learn_topics(producer, rows)
+                built = _raw_batches(rows, self._options.topic) if self._options.is_raw else builder.add(rows)
+                for place, batch in built:
+                    await self._send(producer, place, batch)
+                if not self._options.is_raw:
+                    self._receipt.rows += rows.num_rows
             # In a thread, so that batches are sent while Spark makes the next rows.
-            rows = await trio.to_thread.run_sync(next, rest, None)
+            waiting = await trio.to_thread.run_sync(_next_rows, rest)
         for place, batch in builder.rest():
             await self._send(producer, place, batch)
         await self._settle(0)
@@ -202,6 +207,24 @@ class _Writer:
             offset = (await delivery).offset
             known = self._receipt.offsets.get(place)
             self._receipt.offsets[place] = (offset if known is None else known[0], offset + count - 1)
+
+
+def _next_rows(rest: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Return the next rows, usually as one batch; none at the end.
+
+    Spark's batches are small, and each costs a change of threads and a look at its columns, whatever its size.
+    """
+    taken: list[pa.RecordBatch] = []
+    rows = size_bytes = 0
+    for batch in rest:
+        taken.append(batch)
+        rows, size_bytes = rows + batch.num_rows, size_bytes + batch.nbytes
+        if rows >= ROWS_AT_ONCE or size_bytes >= BYTES_AT_ONCE:
+            break
+    if len(taken) <= 1:
+        return taken
+    joined: list[pa.RecordBatch] = pa.Table.from_batches(taken).combine_chunks().to_batches()
+    return joined
 
 
 def _raw_batches(rows: pa.RecordBatch, topic: str | None) -> Iterator[Built]:
