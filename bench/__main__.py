@@ -10,8 +10,11 @@ from .curves import measuring
 
 def _spark(words: list[str]) -> int:
     # The others need no Spark, and some installations have none.
-    from . import spark_tables
-
+    try:
+        from . import spark_tables
+    except ModuleNotFoundError as missing:
+        print(f"skipped: this needs {missing.name}, which `make pipeline` installs", file=sys.stderr)
+        return 0
     return spark_tables.main(words)
 
 
