@@ -162,6 +162,8 @@ class Link:
         await self._keep_session()
         assert self.is_idle
         self._is_streaming = True
+        # Each piece of the answer would wake the task of `Readiness` as well.
+        self._readiness.forget(self._transport.descriptor)
         try:
             await self._send(frame)
         except BaseException:
@@ -170,13 +172,17 @@ class Link:
         return Stream(self, self._transport, self._limit_bytes)
 
     def end_stream(self) -> None:
-        """Read further answers in the task of `Readiness` again."""
+        """Read further answers in the task of `Readiness` again; a second call does nothing."""
+        if not self._is_streaming:
+            return
         self._is_streaming = False
         if not self.is_closed:
             self._transport.wake_at(1)
-        # Bytes or the end of the connection may have arrived during the wait, and cause no further event.
-        if not self.is_closed:
-            self._on_ready(HANGUP)
+            # Bytes that have arrived already, or the end of the connection, are an event too.
+            self._readiness.watch(self._transport.descriptor, self._on_ready)
+            if not self._transport.is_plain:
+                # OpenSSL may have read them from the socket.
+                self._on_ready(HANGUP)
 
     async def _keep_session(self) -> None:
         """Authenticate again if the SASL session ends soon; other requests wait meanwhile. Raises LinkLostError."""
