@@ -43,6 +43,7 @@ CRC = Struct(">I")
 _HEADER = Struct(f"{HEADER_SIZE}s")
 _CHECKED_SIZE = ENTRY_SIZE - 2
 _RELATIVE_OFFSET, _POSITION, _TIMESTAMP, _RECEIPT = range(4)
+_BOTH_SIDES = 3
 
 NON_KEYED = 0x01
 """The flag of a compressed batch without keys; without this flag a reader has to decompress the batch to know."""
@@ -447,15 +448,26 @@ class OffsetIndex:
         return zlib.crc32(entry[:_CHECKED_SIZE], self.base_offset & 0xFFFFFFFF) & 0xFFFF | 1
 
     def _count_up_to(self, field: int, limit: int) -> int:
-        """Count the entries with a raw `field` of at most `limit`; offset, position and timestamp only rise."""
+        """Count the entries with a raw `field` of at most `limit`; offset, position and timestamp only rise.
+
+        Offsets and positions rise evenly in most logs, so the search begins where the entry then is.
+        """
         table = self._table or self._open()
         low, high = 0, self._count
+        last = (self._last_offset - self.base_offset, self._last_position)[field] if field <= _POSITION else 0
+        probe = high * limit // last if 0 <= limit < last else high // 2
+        step, sides = 1, 0
         while low < high:
-            middle = (low + high) // 2
-            if table.unpack(ENTRY, HEADER_SIZE + middle * ENTRY_SIZE)[field] <= limit:
-                low = middle + 1
+            at = min(max(probe, low), high - 1)
+            if table.unpack(ENTRY, HEADER_SIZE + at * ENTRY_SIZE)[field] <= limit:
+                low, sides = at + 1, sides | 1
+                probe = at + step
             else:
-                high = middle
+                high, sides = at, sides | 2
+                probe = at - step
+            step *= 2
+            if sides == _BOTH_SIDES:
+                probe = (low + high) // 2
         return low
 
 
