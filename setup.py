@@ -28,7 +28,10 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 RECORDS = Path("protocol/records")
-ROOMS_WITH_COMPILED_MODULES = (RECORDS, Path("protocol"), Path("client/producer"), Path("broker/server"))
+ROOMS_WITH_COMPILED_MODULES = (
+    RECORDS,
+    *map(Path, ("protocol", "client/producer", "broker/server", "broker/api", "storage/log")),
+)
 CHECKSUMS = "crc_cy"
 """The one module that contains crc_simd.c; the others call its functions."""
 SHARED_UTILITY = "gregor.protocol.records._cython_shared"

@@ -13,6 +13,7 @@ import trio
 from ..broker.conversion.conversion_pool import ConversionPool
 from ..broker.server.client_connection import ClientConnection
 from ..broker.server.connection import UnanswerableError
+from ..broker.server.connection_views import PlainLane
 from ..broker.server.described_clients import describe_clients
 from ..broker.server.outcome import Outcome
 from ..broker.server.parts import BUFFERS, Answer, Buffer
@@ -80,6 +81,9 @@ class Responder:
         self._translations: Mapping[AnyApiKey, Translation] = {**TRANSLATIONS, ApiKey.PRODUCE: produce}
 
     # --- requests that are passed on without a task
+
+    plain_lane: PlainLane | None = None
+    """No request is answered without its broker."""
 
     def is_pipelined(self, frame: memoryview, client: ClientConnection) -> bool:
         """Return whether the request is passed on: the broker upstream answers such requests in their order."""

@@ -7,7 +7,7 @@ from .records.message_bytes cimport int16_at, int32_at, int64_at, put_int16, put
 
 cdef int FIRST_VERSION, FIRST_VERSION_WITH_LOG_START, FIRST_VERSION_WITH_RECORD_ERRORS, FIRST_FLEXIBLE_VERSION
 cdef int LAST_VERSION, COMPACT_ONE, COMPACT_NULL, LONGEST_COMPACT_NAME, LAST_SHIFT, LONGEST_NAME
-cdef unsigned char[313] _scratch
+cdef unsigned char[317] _scratch
 
 
 @cython.final
@@ -27,22 +27,27 @@ cdef class PlainProduceResponse:
     cdef readonly int64_t base_offset, log_append_time_ms, log_start_offset
 
 
-cpdef decode_plain(frame, Py_ssize_t position, int version)
+@cython.final
+cdef class ReceivedProduce:
+    cdef readonly int16_t acks
+    cdef readonly int32_t timeout_ms, partition
+    cdef readonly Py_ssize_t name_at, name_end, records_at, records_end
+
+
+cpdef bint decode_plain(const unsigned char[::1] frame, Py_ssize_t position, int version, ReceivedProduce request) except -1
 
 @cython.locals(data=cython.p_const_uchar, end=Py_ssize_t, name_length=Py_ssize_t, name_at=Py_ssize_t,
                name_end=Py_ssize_t, records_at=Py_ssize_t, has_one=bint)
-cdef _decode_fixed(frame, const unsigned char[::1] view, Py_ssize_t position)
+cdef bint _decode_fixed(const unsigned char[::1] frame, Py_ssize_t position, ReceivedProduce request) except -1
 
 @cython.locals(data=cython.p_const_uchar, end=Py_ssize_t, name_length=Py_ssize_t, name_at=Py_ssize_t,
                name_end=Py_ssize_t, records_at=Py_ssize_t, records_end=Py_ssize_t, length=int64_t, shift=int, byte=int,
                has_one=bint)
-cdef _decode_compact(frame, const unsigned char[::1] view, Py_ssize_t position)
+cdef bint _decode_compact(const unsigned char[::1] frame, Py_ssize_t position, ReceivedProduce request) except -1
 
-cdef _request(frame, int16_t acks, int32_t timeout_ms, name, int32_t partition, Py_ssize_t records_at,
-              Py_ssize_t records_end)
-
-@cython.locals(topic=bytes, is_flexible=bint, position=Py_ssize_t, byte=cython.uchar)
-cpdef bytes encode_plain(PlainProduceResponse response, int version, int32_t correlation_id)
+@cython.locals(is_flexible=bint, position=Py_ssize_t, byte=cython.uchar)
+cpdef bytes encode_plain(bytes topic, int32_t partition, int64_t base_offset, int64_t log_append_time_ms,
+                         int64_t log_start_offset, int version, int32_t correlation_id)
 
 @cython.locals(topic=bytes, is_flexible=bint, position=Py_ssize_t, byte=cython.uchar, length=int64_t)
 cpdef list plain_pieces(PlainProduce request, int version)

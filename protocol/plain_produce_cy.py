@@ -1,9 +1,9 @@
 """A second codec for the Produce messages that carry nearly all traffic: one partition, no transaction, no error.
 
 `decode_plain` and `encode_plain` are the broker's part, `plain_pieces` and `decode_plain_answer` the client's. They do
-what `codec.decode` and `codec.encode` do with such messages, in a fraction of the time, to and from flat values: a
-`PlainProduce` for a ProduceRequest with one partition, a `PlainProduceResponse` for a response without an error. Every
-other message is left to the declared codec. The layouts follow from the declarations
+what `codec.decode` and `codec.encode` do with such messages, in a fraction of the time, to and from flat values: the
+client has a `PlainProduce` for a ProduceRequest with one partition and a `PlainProduceResponse` for a response without an
+error, the broker a `ReceivedProduce` and no object for a response. Every other message is left to the declared codec. The layouts follow from the declarations
 in `messages/produce.py`; `tests/protocol/test_plain_produce.py` compares the two codecs in all versions.
 
 This is ordinary Python that is also compiled: ``plain_produce_cy.pxd`` has the C types. In the compiled module the
@@ -48,7 +48,7 @@ LONGEST_NAME = 249
 """Bytes of the longest legal topic name."""
 
 if not cython.compiled:
-    _scratch = bytearray(LONGEST_NAME + 64)
+    _scratch = bytearray(LONGEST_NAME + 68)
 
 
 class PlainProduce:
@@ -91,66 +91,83 @@ class PlainProduceResponse:
         return ProduceResponse(responses=[TopicProduceResponse(name=self.topic, partition_responses=[answer])])
 
 
-def decode_plain(frame: memoryview, position: int, version: int) -> PlainProduce | None:
-    """Return the request whose body begins at ``position``, or None if the declared codec must decode it."""
+class ReceivedProduce:
+    """The values of a received request with one partition and without a transactional id, and the places of its bytes.
+
+    The bytes of the topic's name and the records are at `name_at` to `name_end` and `records_at` to `records_end` in
+    the frame. `decode_plain` sets all values.
+    """
+
+    def __init__(self) -> None:
+        self.acks = 0
+        self.timeout_ms = 0
+        self.partition = 0
+        self.name_at = self.name_end = 0
+        self.records_at = self.records_end = 0
+
+
+def decode_plain(frame: memoryview, position: int, version: int, request: ReceivedProduce) -> bool:
+    """Set ``request`` to the one whose body begins at ``position``; return False if the declared codec must decode it.
+
+    The name of the topic may be no valid UTF-8, which the declared codec refuses.
+    """
     if not FIRST_VERSION <= version <= LAST_VERSION or position >= len(frame):
-        return None
+        return False
     if version >= FIRST_FLEXIBLE_VERSION:
-        return _decode_compact(frame, frame, position)
-    return _decode_fixed(frame, frame, position)
+        return _decode_compact(frame, position, request)
+    return _decode_fixed(frame, position, request)
 
 
-def _decode_fixed(frame: memoryview, view: memoryview, position: int) -> PlainProduce | None:
-    """Decode a request before version 9; ``view`` is the frame once more, for its C type."""
-    data = cython.address(view[0]) if cython.compiled else view
-    end = len(view)
+def _decode_fixed(frame: memoryview, position: int, request: ReceivedProduce) -> bool:
+    """Decode a request before version 9."""
+    data = cython.address(frame[0]) if cython.compiled else frame
+    end = len(frame)
     # Length of the transactional id, acks, timeout, number of topics, length of the topic.
     name_at = position + 14
     if name_at > end:
-        return None
+        return False
     name_length = int16_at(data, position + 12)
     name_end = name_at + name_length
     # Number of partitions, partition, size of the records.
     records_at = name_end + 12
     if not 0 <= name_length <= LONGEST_NAME or records_at > end:
-        return None
+        return False
     has_one = int32_at(data, position + 8) == 1 and int32_at(data, name_end) == 1
     if not has_one or int16_at(data, position) != -1 or int32_at(data, name_end + 8) != end - records_at:
-        return None
-    return _request(
-        frame,
-        int16_at(data, position + 2),
-        int32_at(data, position + 4),
-        data[name_at:name_end],
-        int32_at(data, name_end + 4),
-        records_at,
-        end,
-    )
+        return False
+    request.acks = int16_at(data, position + 2)
+    request.timeout_ms = int32_at(data, position + 4)
+    request.partition = int32_at(data, name_end + 4)
+    request.name_at = name_at
+    request.name_end = name_end
+    request.records_at = records_at
+    request.records_end = end
+    return True
 
 
-def _decode_compact(frame: memoryview, view: memoryview, position: int) -> PlainProduce | None:
-    """Decode a request of version 9 or later; ``view`` is the frame once more, for its C type."""
-    data = cython.address(view[0]) if cython.compiled else view
-    end = len(view)
+def _decode_compact(frame: memoryview, position: int, request: ReceivedProduce) -> bool:
+    """Decode a request of version 9 or later."""
+    data = cython.address(frame[0]) if cython.compiled else frame
+    end = len(frame)
     # Length of the transactional id, acks, timeout, number of topics, length of the topic.
     name_at = position + 9
     if name_at > end:
-        return None
+        return False
     name_length = data[position + 8] - 1
     name_end = name_at + name_length
     # Number of partitions, partition, size of the records.
     records_at = name_end + 5
     if not 0 <= name_length <= LONGEST_COMPACT_NAME or records_at >= end:
-        return None
+        return False
     has_one = data[position + 7] == COMPACT_ONE and data[name_end] == COMPACT_ONE
     if not has_one or data[position] != COMPACT_NULL:
-        return None
+        return False
     length = 0
     shift = 0
     byte = 0x80
     while byte >= 0x80:
         if records_at >= end or shift > LAST_SHIFT:
-            return None
+            return False
         byte = data[records_at]
         length |= (byte & 0x7F) << shift
         shift += 7
@@ -158,45 +175,41 @@ def _decode_compact(frame: memoryview, view: memoryview, position: int) -> Plain
     # No tagged fields of partition, topic and request.
     records_end = end - 3
     if length == COMPACT_NULL or length - 1 != records_end - records_at:
-        return None
+        return False
     if data[records_end] != 0 or data[records_end + 1] != 0 or data[records_end + 2] != 0:
-        return None
-    return _request(
-        frame,
-        int16_at(data, position + 1),
-        int32_at(data, position + 3),
-        data[name_at:name_end],
-        int32_at(data, name_end + 1),
-        records_at,
-        records_end,
-    )
+        return False
+    request.acks = int16_at(data, position + 1)
+    request.timeout_ms = int32_at(data, position + 3)
+    request.partition = int32_at(data, name_end + 1)
+    request.name_at = name_at
+    request.name_end = name_end
+    request.records_at = records_at
+    request.records_end = records_end
+    return True
 
 
-def _request(
-    frame: memoryview, acks: int, timeout_ms: int, name: Buffer, partition: int, records_at: int, records_end: int
-) -> PlainProduce | None:
-    try:
-        topic = str(name, "utf-8")
-    except UnicodeDecodeError:
-        return None
-    return PlainProduce(acks, timeout_ms, topic, partition, frame[records_at:records_end])
-
-
-def encode_plain(response: PlainProduceResponse, version: int, correlation_id: int) -> bytes:
-    """Return header and body of the answer to a request that `decode_plain` has decoded, in the same version."""
-    topic = response.topic.encode()
+def encode_plain(
+    topic: bytes,
+    partition: int,
+    base_offset: int,
+    log_append_time_ms: int,
+    log_start_offset: int,
+    version: int,
+    correlation_id: int,
+) -> bytes:
+    """Return length, header and body of an answer without an error to a request that `decode_plain` has decoded."""
     is_flexible = version >= FIRST_FLEXIBLE_VERSION
-    put_int32(_scratch, 0, correlation_id)
+    put_int32(_scratch, 4, correlation_id)
     if is_flexible:
         # No tagged fields of the header; number of topics, length of the topic.
-        _scratch[4] = 0
-        _scratch[5] = COMPACT_ONE
-        _scratch[6] = len(topic) + 1
-        position = 7
+        _scratch[8] = 0
+        _scratch[9] = COMPACT_ONE
+        _scratch[10] = len(topic) + 1
+        position = 11
     else:
-        put_int32(_scratch, 4, 1)
-        put_int16(_scratch, 8, len(topic))
-        position = 10
+        put_int32(_scratch, 8, 1)
+        put_int16(_scratch, 12, len(topic))
+        position = 14
     for byte in topic:
         _scratch[position] = byte
         position += 1
@@ -207,13 +220,13 @@ def encode_plain(response: PlainProduceResponse, version: int, correlation_id: i
     else:
         put_int32(_scratch, position, 1)
         position += 4
-    put_int32(_scratch, position, response.partition)
+    put_int32(_scratch, position, partition)
     put_int16(_scratch, position + 4, 0)
-    put_int64(_scratch, position + 6, response.base_offset)
-    put_int64(_scratch, position + 14, response.log_append_time_ms)
+    put_int64(_scratch, position + 6, base_offset)
+    put_int64(_scratch, position + 14, log_append_time_ms)
     position += 22
     if version >= FIRST_VERSION_WITH_LOG_START:
-        put_int64(_scratch, position, response.log_start_offset)
+        put_int64(_scratch, position, log_start_offset)
         position += 8
     if is_flexible:
         # Record errors, error message, tagged fields of partition and topic.
@@ -232,6 +245,7 @@ def encode_plain(response: PlainProduceResponse, version: int, correlation_id: i
     if is_flexible:
         _scratch[position] = 0
         position += 1
+    put_int32(_scratch, 0, position - 4)
     return bytes(_scratch[:position])
 
 

@@ -63,7 +63,7 @@ def compiled_modules(wheel: Path) -> list[str]:
 
 
 def compiled_sources() -> list[Path]:
-    rooms = ("broker/server", "client/producer", "protocol", "protocol/records")
+    rooms = ("broker/api", "broker/server", "client/producer", "protocol", "protocol/records", "storage/log")
     return [path for room in rooms for path in (ROOT / room).glob("*_cy.py")]
 
 

@@ -24,7 +24,7 @@ from .rights import AUTHORIZATION_ERROR
 def with_authorization(apis: Mapping[int, Api]) -> Mapping[int, Api]:
     """Return the table of APIs with handlers that check the rights in their rows first."""
     return {
-        key: api._replace(handler=_checking(api), plain_codec=None) if api.rights or api.topic_operations else api
+        key: api._replace(handler=_checking(api)) if api.rights or api.topic_operations else api
         for key, api in apis.items()
     }
 

@@ -177,20 +177,6 @@ delays.
 """
 
 
-class PlainCodec(NamedTuple):
-    """A second codec of an API, for its plain messages, with flat values that the API's handler takes and returns too.
-
-    It is not used where other parts of the broker read declared messages: with an authorizer, quotas or fault rules.
-    """
-
-    decode: Callable[[memoryview, int, int], Any]
-    """Takes a frame, the position of the body and the version; returns the request, or None if it is not plain."""
-    response_class: type
-    """The class of plain responses; to a plain request the handler may also answer with a declared response."""
-    encode: Callable[[Any, int, int], bytes]
-    """Takes a plain response, the version and the correlation id; returns header and body of the answer."""
-
-
 def always(request: Any) -> bool:
     """Return True: the value of `Api.is_for_controller` for an API that only the controller answers."""
     return True
@@ -220,8 +206,6 @@ class Api(NamedTuple):
     waits_for_replicas: Callable[[Any], Iterable[InternalKey]] | None = None
     """The groups and transactional ids that a request changes or reports, for an API of their coordinators. In a
     cluster of several brokers the answer waits until their state is replicated."""
-    plain_codec: PlainCodec | None = None
-    """A faster codec for the plain messages of the API, which reads and writes the same bytes as the declared one."""
     is_pipelined: bool = False
     """Whether requests of this API are handled, in their order, while earlier ones of the same connection are pending.
     Any other request waits for the answers before it, as in Kafka. The handler must not keep parts of the frame."""

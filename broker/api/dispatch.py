@@ -24,13 +24,17 @@ from ...protocol.errors import BrokerError, DecodeError, EncodeError, ErrorCode
 from ...protocol.schema import Message
 from ...protocol.schema import Struct as SchemaStruct
 from ...protocol.unsigned_varint import skip_tagged_fields
+from ..replicas.partition import Partition
 from ..server.client_connection import ClientConnection, ClientGoneError
 from ..server.connection import UnanswerableError
 from ..server.outcome import Outcome, then
 from ..server.parts import Answer
+from ..server.receive_buffer_cy import LENGTH
 from ..server.request_header_cy import FIXED, Header, parse_header
-from .contract import Api, Handler, PlainCodec, RequestContext, Route, VersionRange
+from .contract import Api, Handler, RequestContext, Route, VersionRange
 from .handlers.api_versions import unsupported_version
+from .handlers.produce import refused_append
+from .plain_lane_cy import PlainLane
 from .services import Services
 from .table import APIS
 
@@ -57,14 +61,13 @@ class ServedVersion:
     api: Api
     request_class: type[Message]
     has_flexible_header: bool
-    plain_codec: PlainCodec | None
 
 
 class Dispatcher:
     """A responder that answers request frames for one broker (the `Responder` of its connections)."""
 
-    takes_plain_codecs = True
-    """Whether plain messages may bypass `respond`."""
+    has_plain_lane = True
+    """Whether plain Produce requests may bypass `respond`."""
 
     def __init__(self, services: Services, apis: Mapping[int, Api] = APIS, route: Route = own_handler) -> None:
         self.services = services
@@ -87,6 +90,25 @@ class Dispatcher:
         self._served: dict[tuple[int, int], ServedVersion] = {}
         """By API key and version, those that clients have used: the first use imports the API's messages."""
         self._pipelined = frozenset(api.key for api in apis.values() if api.is_pipelined)
+        self.plain_lane = self._new_plain_lane(apis.get(ApiKey.PRODUCE))
+        """Answers plain Produce requests; None where other parts of the broker read each request."""
+
+    def _new_plain_lane(self, produce: Api | None) -> PlainLane | None:
+        if produce is None or not self.has_plain_lane or self.services.authorizer is not None:
+            return None
+        services = self.services
+        versions = produce.min_version, produce.max_version
+        return PlainLane(
+            services.partitions, services.clock, services.metrics, services.quotas, self._refuse_append, *versions
+        )
+
+    def _refuse_append(self, error: Exception, partition: Partition, version: int, correlation_id: int) -> bytes:
+        """Return the answer, with its length, to a plain Produce request whose append has failed."""
+        response = refused_append(error, partition, self.services)
+        if self._errors is not None:
+            self._errors.add(ApiKey.PRODUCE, response)
+        answer = b"".join(cast(list[bytes], _answer(response, self._apis[ApiKey.PRODUCE], version, correlation_id)))
+        return LENGTH.pack(len(answer)) + answer
 
     def is_pipelined(self, frame: memoryview, client: ClientConnection) -> bool:
         """Return whether a request may be handled while earlier ones of its connection are pending."""
@@ -107,11 +129,6 @@ class Dispatcher:
         if served.has_flexible_header:
             has_none = position < len(frame) and frame[position] == NO_TAGGED_FIELDS[0]
             position = position + 1 if has_none else skip_tagged_fields(frame, position)
-        plain = served.plain_codec
-        if plain is not None and not self.services.quotas.is_active:
-            request = plain.decode(frame, position, header.api_version)
-            if request is not None:
-                return self._respond_to_plain(plain, request, self._context(served.api, header, frame, client))
         return self._handle(served, header, position, frame, client)
 
     def _first_use(self, header: Header) -> ServedVersion | None:
@@ -124,7 +141,6 @@ class Dispatcher:
             api,
             request_class(api.key),
             has_flexible_header=request_header_version(api.key, version) >= 2,
-            plain_codec=api.plain_codec if self.takes_plain_codecs else None,
         )
         return served
 
@@ -169,20 +185,6 @@ class Dispatcher:
             return self._encoded(response, request, context)
         kept = _kept(request, api)
         return then(response, lambda response: self._encoded(response, kept, context))
-
-    def _respond_to_plain(self, plain: PlainCodec, request: Any, context: RequestContext) -> Outcome[Answer | None]:
-        """Answer a request of the second codec; its handler raises no exception for a fault of the client."""
-        try:
-            response = context.api.handler(request, context)
-        except UNANSWERED:
-            raise
-        except Exception as error:
-            return self._encoded(_failed(error, None, context), None, context)
-        if isinstance(response, plain.response_class):
-            if self._errors is not None:
-                self._errors.add_success(context.api.key)
-            return [plain.encode(response, context.api_version, context.correlation_id)]
-        return then(response, lambda response: self._encoded(response, None, context))
 
     def _encoded(self, response: Message | None, request: Message | None, context: RequestContext) -> Answer | None:
         api, version = context.api, context.api_version

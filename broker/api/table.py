@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ...protocol import plain_produce_cy
 from ...protocol.acls import AclOperation
 from ...protocol.apis import ApiKey, GregorApiKey
-from .contract import Api, PlainCodec, always
+from .contract import Api, always
 from .deferred_handlers import DeferredHandlers
 from .handlers import api_versions, fetch, metadata, produce
 from .rights import on_cluster, on_group, on_transactional_id
@@ -88,9 +87,6 @@ APIS: Mapping[int, Api] = {
             0,
             11,
             produce.handle_produce,
-            plain_codec=PlainCodec(
-                plain_produce_cy.decode_plain, plain_produce_cy.PlainProduceResponse, plain_produce_cy.encode_plain
-            ),
             is_pipelined=True,
             max_version_with_transactions_v2=12,
             abortable_since=11,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode
-from ...protocol.records.produced import Produced, ProducedBatch
+from ...protocol.records.produced_cy import Produced, ProducedBatch
 from ..server.client_connection import ConversionCost
 from ..server.request_times import RequestTimes
 from .request_conversions import RequestConversions

@@ -13,7 +13,7 @@ import trio
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.internal_topics import is_internal
-from ...protocol.records.produced import Produced
+from ...protocol.records.produced_cy import Produced
 from ...protocol.records.record import Buffer, TimestampType
 from ...protocol.records.tag_runs import NO_TAG_RUNS, TagRuns
 from ...protocol.records.validation import AppendRules

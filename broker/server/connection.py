@@ -25,7 +25,7 @@ from .admission import Admission, ListenerGuard
 from .bulk_lane import BulkLane
 from .bulk_sending import LEAST_BULK_BYTES, bulk_answer, send_in_bulk
 from .client_connection import ClientConnection, ClientGoneError, not_connected
-from .connection_views import Responder, Transport
+from .connection_views import PlainLane, Responder, Transport
 from .need import ASLEEP, INPUT, TURN, Need
 from .outcome import Outcome, result_of
 from .parts import BUFFERS, Answer, BrokenPromiseError, FileSlice, Sink, total_size
@@ -326,6 +326,9 @@ class Connection:
                     return need
                 frame = None if self._is_blocked else self._next_frame()
             else:
+                lane = self._responder.plain_lane
+                if lane is not None:
+                    self._answer_plain(lane)
                 frame = next_frame()
             if frame is None:
                 break
@@ -348,6 +351,18 @@ class Connection:
             return Need.OUTPUT
         self._note_sent()
         return Need.ANSWER if pending and self._is_blocked else None
+
+    def _answer_plain(self, lane: PlainLane) -> None:
+        """Gather the answers to the plain requests that come next."""
+        expires_at, times = self.client.session_expires_at, self._times
+        if expires_at is not None and trio.current_time() > expires_at:
+            return
+        begun_s = 0.0 if times is None else perf_counter()
+        answers = lane.answer(self._buffer, self.client)
+        if answers:
+            self._transport.gather(answers[0] if len(answers) == 1 else b"".join(answers))
+            if times is not None:
+                times.answered(ApiKey.PRODUCE, len(answers), begun_s)
 
     def _note_sent(self) -> None:
         if self._times is not None:

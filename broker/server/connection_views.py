@@ -8,6 +8,7 @@ from typing import Protocol
 from .client_connection import ClientConnection
 from .outcome import Outcome
 from .parts import Answer, Buffer
+from .receive_buffer_cy import ReceiveBuffer
 
 
 class Transport(Protocol):
@@ -31,8 +32,22 @@ class Transport(Protocol):
     def close(self) -> None: ...
 
 
+class PlainLane(Protocol):
+    """A lane that answers the plain requests of a connection without an object for each of them."""
+
+    def answer(self, buffer: ReceiveBuffer, client: ClientConnection) -> list[bytes]:
+        """Answer the plain requests with which the buffer begins; return the answers, each with its length.
+
+        The list is valid until the next call.
+        """
+
+
 class Responder(Protocol):
     """A responder that turns a request frame into an answer (`dispatch.Dispatcher`)."""
+
+    @property
+    def plain_lane(self) -> PlainLane | None:
+        """The lane for requests that need no `answer`; None if all do."""
 
     def is_pipelined(self, frame: memoryview, client: ClientConnection) -> bool:
         """Return whether the request may be handled while earlier ones are pending, and later ones while it is."""

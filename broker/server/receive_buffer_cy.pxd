@@ -7,14 +7,19 @@ from ...protocol.records.message_bytes cimport int32_at
 
 @cython.final
 cdef class ReceiveBuffer:
-    cdef Py_ssize_t _frame_limit, _consumed, _received
+    cdef Py_ssize_t _frame_limit, _received
+    cdef readonly Py_ssize_t consumed
     cdef bytearray _buffer
-    cdef object _view
+    cdef readonly object view
 
     cpdef space(self)
     cpdef received(self, Py_ssize_t count)
 
     @cython.locals(start=Py_ssize_t, end=Py_ssize_t, size_bytes=Py_ssize_t)
+    cpdef Py_ssize_t frame_end(self) except -1
+    cpdef consume(self, Py_ssize_t end)
+
+    @cython.locals(start=Py_ssize_t, end=Py_ssize_t)
     cpdef next_frame(self)
 
     @cython.locals(pending=Py_ssize_t, capacity=Py_ssize_t)

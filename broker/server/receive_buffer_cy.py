@@ -41,8 +41,10 @@ class ReceiveBuffer:
     def __init__(self, frame_limit_bytes: int) -> None:
         self._frame_limit = frame_limit_bytes
         self._buffer = bytearray(INITIAL_BYTES)
-        self._view = memoryview(self._buffer)
-        self._consumed = 0
+        self.view = memoryview(self._buffer)
+        """The buffer's memory, valid until `space` is called."""
+        self.consumed = 0
+        """The place of the first byte that is not consumed."""
         self._received = 0
 
     def limit_frames(self, frame_limit_bytes: int) -> None:
@@ -57,48 +59,61 @@ class ReceiveBuffer:
     @property
     def is_empty(self) -> bool:
         """Whether the buffer has no bytes: the client is between two requests."""
-        return self._consumed == self._received
+        return self.consumed == self._received
 
     def space(self) -> memoryview:
         """Return the free space for the next bytes, at least one byte. Frames returned before become invalid."""
         if self._received == len(self._buffer):
             self._make_room()
-        elif self._consumed == self._received:
-            self._consumed = self._received = 0
+        elif self.consumed == self._received:
+            self.consumed = self._received = 0
             if len(self._buffer) > KEPT_BYTES:
                 self._replace(INITIAL_BYTES)
-        return self._view[self._received :]
+        return self.view[self._received :]
 
     def received(self, count: int) -> None:
         """Record that ``count`` bytes were written to `space`."""
         self._received += count
 
-    def next_frame(self) -> memoryview | None:
-        """Return the next complete frame without its length, or None if more bytes are needed.
+    def frame_end(self) -> int:
+        """Return the end of the next frame, whose length is at `consumed`; 0 if more bytes are needed.
 
         Raises InvalidFrameError as soon as its length is known.
         """
-        start = self._consumed + 4
+        start = self.consumed + 4
         if start > self._received:
-            return None
-        size_bytes = int32_at(self._buffer, self._consumed)
+            return 0
+        size_bytes = int32_at(self._buffer, self.consumed)
         if not 0 <= size_bytes <= self._frame_limit:
             raise InvalidFrameError(f"frame of {size_bytes} bytes, the limit is {self._frame_limit}")
         end = start + size_bytes
-        if end > self._received:
+        return 0 if end > self._received else end
+
+    def consume(self, end: int) -> None:
+        """Take out all bytes before ``end``, which is a `frame_end`."""
+        self.consumed = end
+
+    def next_frame(self) -> memoryview | None:
+        """Return the next complete frame without its length, or None if more bytes are needed.
+
+        Raises InvalidFrameError as `frame_end` does.
+        """
+        end = self.frame_end()
+        if end == 0:
             return None
-        self._consumed = end
-        return self._view[start:end]
+        start = self.consumed + 4
+        self.consumed = end
+        return self.view[start:end]
 
     def shrink(self) -> None:
         """Release memory that an idle client does not need."""
         if self.is_empty and len(self._buffer) > INITIAL_BYTES:
-            self._consumed = self._received = 0
+            self.consumed = self._received = 0
             self._replace(INITIAL_BYTES)
 
     def _make_room(self) -> None:
         """Make room in a full buffer: move an incomplete frame to its start; grow for large frames or busy clients."""
-        pending = self._received - self._consumed
+        pending = self._received - self.consumed
         capacity = len(self._buffer)
         if pending > capacity // 2:
             self._replace(min(2 * capacity, max(self._frame_limit + 4, 2 * INITIAL_BYTES)))
@@ -107,14 +122,14 @@ class ReceiveBuffer:
         elif capacity > KEPT_BYTES and not pending:
             self._replace(INITIAL_BYTES)
         else:
-            self._view[:pending] = self._view[self._consumed : self._received]
-            self._consumed, self._received = 0, pending
+            self.view[:pending] = self.view[self.consumed : self._received]
+            self.consumed, self._received = 0, pending
 
     def _replace(self, capacity: int) -> None:
         buffer = bytearray(capacity)
-        pending = self._view[self._consumed : self._received]
+        pending = self.view[self.consumed : self._received]
         buffer[: len(pending)] = pending
         self._received = len(pending)
-        self._consumed = 0
+        self.consumed = 0
         self._buffer = buffer
-        self._view = memoryview(buffer)
+        self.view = memoryview(buffer)

@@ -142,6 +142,13 @@ class ConnectionTimes:
             return _noting_the_end(outcome, request)
         return outcome
 
+    def answered(self, key: int, request_count: int, begun_s: float) -> None:
+        """Note that as many requests of one API were answered together since ``begun_s``, each at once."""
+        for _ in range(request_count):
+            request = TimedRequest(key, self._received_s, begun_s)
+            request.handled_s = request.completed_s = request.delivered_s = perf_counter()
+            self._unsent.append(request)
+
     def pending(self, on_complete: Callable[[], None]) -> Callable[[], None]:
         """Return a callback for the pending answer of the latest request that notes its completion first."""
         request = self._in_progress[-1]

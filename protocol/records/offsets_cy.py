@@ -22,11 +22,11 @@ except ImportError:
 
 from . import v0, v1, v2
 from .compression import Codec
-from .produced import Produced, ProducedBatch
 from .record import NO_TIMESTAMP, TimestampType
 
 if not cython.compiled:
     from .message_bytes import int16_at, int64_at, put_int32, put_int64
+    from .produced_cy import Produced, ProducedBatch
 
 INT16 = Struct(">h")
 INT32 = Struct(">i")

@@ -17,13 +17,13 @@ except ImportError:
 from ..errors import BrokerError
 from . import v2
 from .compression import CODECS, Codec, decompressed_pieces
-from .produced import ProducedBatch
 from .record import TimestampType
 from .validation import AppendRules, walk_records
 
 if not cython.compiled:
     from .checksum_libraries import crc32c_of
     from .message_bytes import int16_at, int32_at, int64_at, uint32_at
+    from .produced_cy import ProducedBatch
     from .walk_cy import RecordWalk
 
 COMPRESSED_LIMIT_BYTES = 64 * 1024
@@ -70,15 +70,15 @@ def check_plain_batch(
             earliest = now_ms - before_ms
         if now_ms < 0 or after_ms < _MAX_INT64 - now_ms:
             latest = now_ms + after_ms
-    return _checked(data, data, rules, earliest, latest, newest_codec)
+    return _checked(data, rules, earliest, latest, newest_codec)
 
 
 def _checked(
-    data: memoryview, view: memoryview, rules: AppendRules, earliest: int, latest: int, newest_codec: int
+    data: memoryview, rules: AppendRules, earliest: int, latest: int, newest_codec: int
 ) -> ProducedBatch | None:
-    """Check ``data``, which is longer than a header; ``view`` is the same once more, for its C type."""
-    header = cython.address(view[0]) if cython.compiled else view
-    size_bytes = len(view)
+    """Check ``data``, which is longer than a header."""
+    header = cython.address(data[0]) if cython.compiled else data
+    size_bytes = len(data)
     attributes = int16_at(header, _ATTRIBUTES_AT)
     count = int32_at(header, _RECORD_COUNT_AT)
     producer_id = int64_at(header, _PRODUCER_ID_AT)
@@ -100,10 +100,12 @@ def _checked(
     walk = RecordWalk(count, base_timestamp, earliest, latest, rules.keys_required)
     try:
         if attributes == 0:
-            is_good = walk.feed(view[_RECORDS_AT:]) == size_bytes - _RECORDS_AT and walk.is_finished()
+            is_good = walk.feed(data[_RECORDS_AT:]) == size_bytes - _RECORDS_AT and walk.is_finished()
         else:
             limit_bytes = min(INFLATED_LIMIT_BYTES, rules.limit_bytes)
-            walk_records(walk, decompressed_pieces(CODECS[attributes], data[_RECORDS_AT:], limit_bytes=limit_bytes))
+            walk_records(
+                walk, decompressed_pieces(CODECS[attributes], memoryview(data[_RECORDS_AT:]), limit_bytes=limit_bytes)
+            )
             is_good = walk.is_sequential
     except (ValueError, BrokerError):
         return None

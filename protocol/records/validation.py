@@ -17,7 +17,7 @@ from . import v0, v1, v2
 from .batches import BatchView, inner_base_offset, invalid_record, iter_batches, wrapped_set
 from .compression import DEFAULT_LIMIT_BYTES, Codec, decompressed_pieces
 from .message_walk import MessageWalk
-from .produced import Produced, ProducedBatch
+from .produced_cy import Produced, ProducedBatch
 from .record import NO_TIMESTAMP, Buffer, TimestampType
 from .walk_cy import MAX_NOTED, RecordWalk
 

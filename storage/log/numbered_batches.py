@@ -8,7 +8,7 @@ from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.records import v2
 from ...protocol.records.batches import BatchView, iter_batches
 from ...protocol.records.compression import Codec
-from ...protocol.records.produced import ProducedBatch
+from ...protocol.records.produced_cy import ProducedBatch
 from ...protocol.records.record import Buffer
 from ...protocol.records.tag_runs import NO_COUNT, NO_TAG_RUNS, TagRun, TagRuns
 from ..index.batch_tags import tags_inside

@@ -13,10 +13,7 @@ import uuid
 from collections.abc import Callable
 
 from ...protocol.records import v2
-from ...protocol.records.batches import BatchView
 from ...protocol.records.control import EndTransactionMarker
-from ...protocol.records.offsets_cy import assign_offsets
-from ...protocol.records.produced import Produced, ProducedBatch
 from ...protocol.records.tag_runs import NO_TAG_RUNS, TagRuns
 from ..clock import Clock
 from ..disk import paths
@@ -30,6 +27,7 @@ from ..producers.producer_state import ProducerBatch, ProducerStates
 from ..recovery.log_opening import OpeningFacts, open_log
 from ..recovery.transaction_rebuilding import aborted_transactions, mend_transactions
 from .append_result import AppendOrigin, AppendResult
+from .appendable_log_cy import AppendableLog
 from .flushing import Flusher
 from .log_config import LogConfig
 from .log_faults import LogFaults
@@ -46,39 +44,22 @@ logger = logging.getLogger(__name__)
 
 NEVER_MS = 2**63
 NOT_CLOSED = -1
-NO_TAIL = 2**63
-"""The offset of the newest batch if several batches were appended at once."""
+NO_TAIL = 2**63 - 1
 
 
-class PartitionLog:
+class PartitionLog(AppendableLog):
     """The log of one partition.
 
     Invariant: log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset.
     """
 
     __slots__ = (
-        "_clock",
         "_closed_end_offset",
-        "_config",
-        "_epochs",
-        "_faults",
-        "_flusher",
         "_identity",
-        "_rolling",
-        "_segments",
         "_snapshots",
-        "_stamps_append_time",
-        "_tail_offset",
-        "_tail_position",
         "directory",
-        "health",
-        "high_watermark",
         "is_closed",
-        "log_end_offset",
-        "log_start_offset",
         "partition",
-        "producers",
-        "sole_replica",
         "topic",
     )
 
@@ -206,92 +187,12 @@ class PartitionLog:
 
     # --- appending ---
 
-    def append(
-        self, produced: Produced, *, leader_epoch: int, origin: AppendOrigin = AppendOrigin.CLIENT
-    ) -> AppendResult:
-        """Assign offsets to the validated batches and write them to the page cache.
-
-        Raises BrokerError RECORD_LIST_TOO_LARGE, the errors of `producer_state`, KAFKA_STORAGE_ERROR if the disk fails.
-        Then nothing is appended, unless the fsync of `flush.messages` failed; after that the log is offline.
-        """
-        if self.health.failure is not None:
-            self.health.check()
-        batches = produced.batches
-        if not batches:
-            return AppendResult(-1, -1, -1, self.log_start_offset, duplicate=False)
-        self._rolling.check_fits_a_segment(len(produced.data))
-        batch = batches[0]
-        if batch.producer_id >= 0:
-            result = self._append_of_producer(produced, batch, leader_epoch, origin)
-        else:
-            result = self._write(produced, batch, leader_epoch)
-        if self._flusher.unflushed_count >= self._config.flush_messages:
-            self.flush()
-        return result
-
-    def _append_of_producer(
-        self, produced: Produced, batch: ProducedBatch, leader_epoch: int, origin: AppendOrigin
-    ) -> AppendResult:
-        producers = self.producers
-        marker: EndTransactionMarker | None = None
-        if batch.is_control:
-            marker = marker_of(BatchView(produced.data, batch.position, batch.size_bytes, batch.magic))
-            if marker is not None:
-                producers.check_marker(batch, marker)
-        else:
-            written = producers.check_data(batch, from_client=origin is AppendOrigin.CLIENT)
-            if written is not None:
-                return AppendResult(
-                    written.first_offset, written.last_offset, written.timestamp, self.log_start_offset, duplicate=True
-                )
-        result = self._write(produced, batch, leader_epoch)
-        if marker is not None:
-            self._end_transaction(batch, marker)
-        elif not batch.is_control:
-            producers.record_data(batch)
-        return result
-
     def _end_transaction(self, batch: ProducerBatch, marker: EndTransactionMarker) -> None:
         try:
             record_transaction_end(self.producers, self._segments.active, batch, marker)
         except OSError as fault:
             self._faults.write_failed("index a transaction of", fault)
         self.producers.high_watermark_advanced(self.high_watermark)
-
-    def _write(self, produced: Produced, batch: ProducedBatch, leader_epoch: int) -> AppendResult:
-        base_offset = self.log_end_offset
-        receipt_ms = self._clock.now_ms()
-        append_time_ms = receipt_ms if self._stamps_append_time else None
-        last_offset = assign_offsets(
-            produced, base_offset, leader_epoch=leader_epoch, log_append_time_ms=append_time_ms
-        )
-        self._store(produced.data, batch, leader_epoch, receipt_ms)
-        return AppendResult(
-            base_offset, last_offset, -1 if append_time_ms is None else append_time_ms, self.log_start_offset, False
-        )
-
-    def _store(self, data: Buffer, batch: ProducedBatch, epoch: int, receipt_ms: int, is_exact: bool = False) -> None:
-        """Write a batch with assigned offsets, in a new segment if one is due."""
-        active = self._segments.active
-        last_offset = batch.last_offset
-        try:
-            timestamp_ms = receipt_ms if batch.magic == 0 else batch.max_timestamp
-            if self._rolling.asks_for_new(active, len(data), last_offset, timestamp_ms):
-                active = self._roll(batch.base_offset)
-            if epoch != self._epochs.latest:
-                self._epochs.assign(epoch, batch.base_offset)
-            position = active.size_bytes
-            active.append(data, batch, receipt_ms, is_exact)
-        except OSError as fault:
-            self._faults.write_failed("append to", fault)
-        if batch.magic == 2 or batch.codec:
-            self._tail_offset, self._tail_position = batch.base_offset, position
-        else:
-            self._tail_offset = NO_TAIL
-        self.log_end_offset = end_offset = last_offset + 1
-        if self.sole_replica:
-            self.high_watermark = end_offset
-        self._flusher.unflushed_count += batch.record_count
 
     def append_as_follower(
         self, records: Buffer, *, unversioned_epoch: int = -1, tags: TagRuns = NO_TAG_RUNS

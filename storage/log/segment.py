@@ -14,7 +14,7 @@ from typing import TypeVar
 from ...protocol.records import v0, v2
 from ...protocol.records.batches import BatchView, iter_batches, read_batch
 from ...protocol.records.compression import Codec
-from ...protocol.records.produced import ProducedBatch
+from ...protocol.records.produced_cy import ProducedBatch
 from ..disk.files import Buffer
 from ..disk.open_files import OpenFiles, SharedFile
 from ..index.batch_lookup import Place, SegmentDamagedError, first_batch_to
@@ -31,6 +31,7 @@ from ..index.offset_index import (
 )
 from ..index.transaction_index import TransactionIndex
 from ..recovery.recovery import ScanResult, ScanRules, scan
+from .appendable_segment_cy import AppendableSegment
 from .leader_epochs import LeaderEpochs
 from .segment_file_names import SegmentFileNames
 
@@ -45,35 +46,23 @@ MIN_CHECK_BYTES = 1 << 20
 """The least number of unverified bytes that are checked at once, so that small reads do not map the file repeatedly."""
 
 
-class Segment:
+class Segment(AppendableSegment):
     """A segment that begins at `base_offset`. Call `load` first, except before methods whose docstring exempts them."""
 
     __slots__ = (
         "_checked_from",
         "_checked_to",
         "_directory",
-        "_file",
         "_names",
         "_pool",
         "_trusted_from",
-        "base_offset",
-        "created_ms",
         "epochs",
-        "first_timestamp",
         "had_producers",
         "has_gaps",
-        "index",
         "is_damaged",
         "is_loaded",
-        "is_suspect",
-        "magics",
-        "max_timestamp",
-        "max_timestamp_offset",
-        "next_offset",
         "path",
         "receipt_ms",
-        "recently_used",
-        "size_bytes",
         "transactions",
     )
 
@@ -290,38 +279,6 @@ class Segment:
         return sync
 
     # --- writes ---
-
-    def append(self, data: Buffer, batch: ProducedBatch, receipt_ms: int = NO_RECEIPT, is_exact: bool = False) -> None:
-        """Append one batch with offsets (or a run of v0 or v1 messages): all of `data`.
-
-        `receipt_ms`, required for v0, is rounded for v1 and v2 unless `is_exact`. Raises OSError, and appends nothing.
-        """
-        position = self.size_bytes
-        size_bytes = len(data)
-        written = (self._file or self.file).write_at(data, position)
-        if written != size_bytes:
-            self._write_rest(data, position, written)
-        self.recently_used = True
-        magic = batch.magic
-        index = self.index
-        is_usual = position < index.next_entry_position and receipt_ms < index.next_receipt_ms
-        if is_usual and magic == 2 and not batch.codec and (not is_exact or receipt_ms == index.receipt_ms):
-            # The common case of `_index_append`, inlined because this is the hot path.
-            self.magics |= 4
-            timestamp = batch.max_timestamp
-            if timestamp > self.max_timestamp:
-                self.max_timestamp = timestamp
-                self.max_timestamp_offset = batch.last_offset
-            if self.first_timestamp < 0:
-                self.first_timestamp = timestamp
-        else:
-            try:
-                self._index_append(data, batch, position, receipt_ms, is_exact or magic == v0.MAGIC)
-            except OSError:
-                self._take_back(position)
-                raise
-        self.size_bytes = position + size_bytes
-        self.next_offset = batch.last_offset + 1
 
     def _write_rest(self, data: Buffer, position: int, written: int) -> None:
         """Write the rest after a short write; if that fails, remove the part of the batch that was written."""

@@ -46,7 +46,7 @@ BROKERS_CLIENT_ID = re.compile(r"(?:broker|metadata|raft-client)-(\d{1,10})(?:-.
 class FaultyDispatcher(Dispatcher):
     """A dispatcher that applies the fault rules to requests and answers."""
 
-    takes_plain_codecs = False
+    has_plain_lane = False
 
     def __init__(self, services: Services, apis: Mapping[int, Api], route: Route, faults: FaultInjection) -> None:
         super().__init__(services, apis, route)

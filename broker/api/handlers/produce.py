@@ -19,11 +19,10 @@ from ....protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from ....protocol.plain_produce_cy import PlainProduce, PlainProduceResponse
 from ....protocol.records.batches import BatchView, read_batch
 from ....protocol.records.compression import Codec
 from ....protocol.records.plain_batch_cy import COMPRESSED_LIMIT_BYTES, check_plain_batch
-from ....protocol.records.produced import Produced, ProducedBatch
+from ....protocol.records.produced_cy import Produced, ProducedBatch
 from ....protocol.records.validation import (
     FIRST_V2_PRODUCE_VERSION,
     FIRST_ZSTD_PRODUCE_VERSION,
@@ -39,6 +38,7 @@ from ...server.outcome import Outcome, result_of
 from ...server.pending import Pending, all_completed
 from ...server.worker_threads import run_in_worker
 from ..contract import RequestContext
+from ..services import Services
 from ..transaction_verification import TransactionSupport, join_transaction, must_join, transaction_support
 from .leader_hints import hint_in_produce
 
@@ -49,7 +49,6 @@ ZSTD, LZ4 = Codec.ZSTD, Codec.LZ4
 
 ALL_IN_SYNC = -1
 ACKS = (ALL_IN_SYNC, 0, 1)
-ANSWERED_ACKS = (ALL_IN_SYNC, 1)
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write to internal topics (Kafka: AdminUtils.ADMIN_CLIENT_ID)."""
 ERRORS_WITHOUT_LOG_START = EXPECTED_PRODUCE_ERRORS | {ErrorCode.NOT_ENOUGH_REPLICAS}
@@ -109,15 +108,11 @@ class Write:
         return self.answer
 
 
-def handle_produce(
-    request: ProduceRequest | PlainProduce, context: RequestContext
-) -> Outcome[ProduceResponse | PlainProduceResponse | None]:
+def handle_produce(request: ProduceRequest, context: RequestContext) -> Outcome[ProduceResponse | None]:
     """Append each partition's records; with acks=0 there is no answer, and an error closes the connection.
 
     A task is needed to ask the coordinator of a transaction, and to check a large compressed batch.
     """
-    if isinstance(request, PlainProduce):
-        return _produce_plain(request, context) or handle_produce(request.declared(), context)
     writes = []
     is_plain = True
     for topic in request.topic_data:
@@ -140,30 +135,11 @@ def handle_produce(
     return _produce(request, writes, refusal, context)
 
 
-def _produce_plain(request: PlainProduce, context: RequestContext) -> PlainProduceResponse | ProduceResponse | None:
-    """Append a plain batch to a partition without other replicas; return None, with nothing done, in any other case.
-
-    The steps are those of `_append` for such a batch, without what only requests for several partitions need.
-    """
-    topic, records, services = request.topic, request.records, context.services
-    partition = services.partitions.find(topic, request.partition)
-    if partition is None or partition.role is not None or partition.is_internal or request.acks not in ANSWERED_ACKS:
-        return None
-    newest_codec = ZSTD if context.api_version >= FIRST_ZSTD_PRODUCE_VERSION else LZ4
-    batch = check_plain_batch(records, partition.append_rules, services.clock.now_ms(), newest_codec)
-    if batch is None:
-        return None
-    try:
-        result = partition.append(Produced(records, [batch]))
-    except Exception as error:
-        failure = _append_failed(error, partition)
-        services.metrics.count_produce_request(topic, failure.error_code)
-        response = ProduceResponse(responses=[TopicProduceResponse(name=topic, partition_responses=[failure])])
-        hint_in_produce(response, context)
-        return response
-    services.metrics.count_plain_produce(topic, batch)
-    base_offset, _, log_append_time_ms, log_start_offset, _ = result
-    return PlainProduceResponse(topic, request.partition, base_offset, log_append_time_ms, log_start_offset)
+def refused_append(error: Exception, partition: Partition, services: Services) -> ProduceResponse:
+    """Return the response to a request with one partition whose append has raised ``error``, and count the failure."""
+    failure = _append_failed(error, partition)
+    services.metrics.count_produce_request(partition.topic, failure.error_code)
+    return ProduceResponse(responses=[TopicProduceResponse(name=partition.topic, partition_responses=[failure])])
 
 
 def _append_failed(error: Exception, partition: Partition) -> PartitionProduceResponse:

@@ -18,7 +18,7 @@ from ....protocol.records import v2
 from ....protocol.records.batches import BatchView, iter_batches, iter_records
 from ....protocol.records.compression import Codec
 from ....protocol.records.control import ControlType, control_type, encode_key
-from ....protocol.records.produced import Produced, ProducedBatch
+from ....protocol.records.produced_cy import Produced, ProducedBatch
 from ....protocol.records.record import Record
 from ....storage.clock import Clock
 from ....storage.log.partition_log import AppendOrigin

@@ -15,7 +15,7 @@ from ....protocol.messages.write_txn_markers import WritableTxnMarker
 from ....protocol.records import v2
 from ....protocol.records.compression import Codec
 from ....protocol.records.control import ControlType, EndTransactionMarker, build_end_transaction_batch
-from ....protocol.records.produced import Produced, ProducedBatch
+from ....protocol.records.produced_cy import Produced, ProducedBatch
 from ....protocol.topic_partition import TopicPartition
 from ....storage.clock import Clock
 from ....storage.log.partition_log import AppendOrigin

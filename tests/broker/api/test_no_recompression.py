@@ -8,7 +8,7 @@ from gregor.broker.api.handlers import produce as handler
 from gregor.broker.reporting.log_families import log_families
 from gregor.protocol.records.batches import iter_batches
 from gregor.protocol.records.compression import Codec
-from gregor.protocol.records.produced import Produced
+from gregor.protocol.records.produced_cy import Produced
 from gregor.protocol.records.validation import validate
 from tests.asking import Asking
 from tests.broker.api.log_requests import batch, bytes_of, fetch, fetched, message_set, produce, produced

@@ -38,6 +38,8 @@ class EchoResponder:
       ``close`` refuses, ``bug`` raises.
     """
 
+    plain_lane = None
+
     def __init__(self) -> None:
         self.release = trio.Event()
         self.begun: list[bytes] = []

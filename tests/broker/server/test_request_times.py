@@ -31,6 +31,8 @@ def wait() -> None:
 class Responder:
     """A responder that waits in each of the ways in which a request can wait; the key is the first two bytes."""
 
+    plain_lane = None
+
     def __init__(self) -> None:
         self.late: list[Pending[Any]] = []
 

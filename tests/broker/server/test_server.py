@@ -69,6 +69,8 @@ class Throttle:
 class WhereAmI:
     """A responder that answers with the address that the client dialled; `wait` delays the answer until `release`."""
 
+    plain_lane = None
+
     def __init__(self) -> None:
         self.has_begun = trio.Event()
         self.release = trio.Event()

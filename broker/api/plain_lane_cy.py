@@ -1,0 +1,174 @@
+"""A lane for plain Produce requests: from the bytes in a connection's receive buffer to the bytes of the answers.
+
+A request is plain if it has one partition that this broker leads, one valid v2 batch, which is small if it is
+compressed, no transaction, and acks=1, or acks=all where there are no other replicas. The lane takes the same steps as
+`Dispatcher.answer` and `handle_produce` do with such a request, without the objects that only other requests need, and
+leaves every other request, with nothing done, to them. The lane is not used where other parts of the broker read
+declared messages: with an authorizer, quotas or fault rules.
+
+This is ordinary Python that is also compiled: ``plain_lane_cy.pxd`` has the C types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+try:
+    import cython
+except ImportError:
+    from ...protocol.records import cython_stand_in as cython
+
+from ...protocol.apis import ApiKey
+from ...protocol.records.compression import Codec
+from ...protocol.records.validation import FIRST_ZSTD_PRODUCE_VERSION
+from ..server.receive_buffer_cy import InvalidFrameError
+
+if not cython.compiled:
+    from ...protocol.plain_produce_cy import ReceivedProduce, decode_plain, encode_plain
+    from ...protocol.records.message_bytes import int16_at, int32_at
+    from ...protocol.records.plain_batch_cy import check_plain_batch
+    from ...protocol.records.produced_cy import Produced
+    from ..server.receive_buffer_cy import ReceiveBuffer
+
+if TYPE_CHECKING:
+    from ...storage.clock import Clock
+    from ..monitoring.metrics import Metrics
+    from ..quotas.enforcement import ClientQuotas
+    from ..replicas.partition import Partition
+    from ..replicas.partition_registry import PartitionRegistry
+    from ..server.client_connection import ClientConnection
+
+PRODUCE = ApiKey.PRODUCE
+_PRODUCE_KEY = int(PRODUCE)
+_FIRST_FLEXIBLE_VERSION = 9
+_FIRST_ZSTD_VERSION = FIRST_ZSTD_PRODUCE_VERSION
+_CLIENT_ID_AT = 10
+ZSTD, LZ4 = Codec.ZSTD, Codec.LZ4
+MOST_ANSWERS = 256
+"""Most requests of a connection that are answered before others get their turn."""
+
+Refuse = Callable[[Exception, "Partition", int, int], bytes]
+"""Takes the exception of an append, the partition, the request's version and correlation id; returns the answer with
+its length."""
+
+
+class PlainLane:
+    """A lane that answers the plain Produce requests of all connections of one broker."""
+
+    def __init__(
+        self,
+        partitions: PartitionRegistry,
+        clock: Clock,
+        metrics: Metrics,
+        quotas: ClientQuotas,
+        refuse: Refuse,
+        first_version: int,
+        last_version: int,
+    ) -> None:
+        self._partitions = partitions
+        self._clock = clock
+        self._metrics = metrics
+        self._errors = metrics.response_errors
+        self._quotas = quotas
+        self._refuse = refuse
+        self._first_version = first_version
+        self._last_version = last_version
+        self._request = ReceivedProduce()
+        self._version = 0
+        """The version of the latest request."""
+        self._answers: list[bytes] = []
+
+    def answer(self, buffer: ReceiveBuffer, client: ClientConnection) -> list[bytes]:
+        """Answer the plain requests with which the buffer begins; return the answers, each with its length.
+
+        The list is valid until the next call.
+        """
+        self._answers.clear()
+        # The first request of a connection introduces the client to the census.
+        if client.client_id_bytes is not None and not self._quotas.is_active:
+            self._answer_all(buffer, buffer.view, buffer.view, client)
+        return self._answers
+
+    def _answer_all(
+        self, buffer: ReceiveBuffer, memory: memoryview, view: memoryview, client: ClientConnection
+    ) -> None:
+        """Answer the plain requests with which the buffer begins; ``view`` is ``memory`` once more, for its C type."""
+        answers = self._answers
+        counted_version = -1
+        counted = 0
+        while len(answers) < MOST_ANSWERS:
+            try:
+                end = buffer.frame_end()
+            except InvalidFrameError:
+                # The connection refuses the frame after it has these answers.
+                break
+            if end == 0:
+                break
+            answer = self._answered(memory, view, buffer.consumed + 4, end, client)
+            if answer is None:
+                break
+            buffer.consume(end)
+            answers.append(answer)
+            if self._version != counted_version:
+                self._count(client, counted_version, counted)
+                counted_version = self._version
+                counted = 0
+            counted += 1
+        self._count(client, counted_version, counted)
+
+    def _count(self, client: ClientConnection, version: int, request_count: int) -> None:
+        if request_count:
+            client.request_counts[PRODUCE, version] += request_count
+
+    def _answered(
+        self, memory: memoryview, view: memoryview, start: int, end: int, client: ClientConnection
+    ) -> bytes | None:
+        """Answer the request from ``start`` to ``end``; return None, with nothing done, if it is not plain."""
+        data = cython.address(view[0]) if cython.compiled else view
+        if end - start <= _CLIENT_ID_AT or int16_at(data, start) != _PRODUCE_KEY:
+            return None
+        version = self._version = int16_at(data, start + 2)
+        if version < self._first_version or version > self._last_version:
+            return None
+        length = int16_at(data, start + 8)
+        position = start + _CLIENT_ID_AT + max(length, 0)
+        if position >= end or (length < 0) != (client.client_id is None):
+            return None
+        if bytes(data[start + _CLIENT_ID_AT : position]) != client.client_id_bytes:
+            return None
+        if version >= _FIRST_FLEXIBLE_VERSION:
+            if data[position] != 0:
+                return None
+            position += 1
+        request = self._request
+        if not decode_plain(view[:end], position, version, request) or (request.acks != 1 and request.acks != -1):
+            return None
+        topic = bytes(data[request.name_at : request.name_end])
+        partition = self._partitions.find_encoded(topic, request.partition)
+        if partition is None or partition.is_internal:
+            return None
+        # With other replicas, an answer to acks=all comes later.
+        if partition.role is not None and (request.acks != 1 or partition.leadership is None):
+            return None
+        records_at = request.records_at
+        batch = check_plain_batch(
+            view[records_at : request.records_end],
+            partition.append_rules,
+            self._clock.now_ms(),
+            ZSTD if version >= _FIRST_ZSTD_VERSION else LZ4,
+        )
+        if batch is None:
+            return None
+        correlation_id = int32_at(data, start + 4)
+        try:
+            result = partition.append(Produced(memory[records_at : request.records_end], [batch]))
+        except Exception as error:
+            return self._refuse(error, partition, version, correlation_id)
+        self._metrics.count_plain_produce(partition.topic, batch)
+        if self._errors is not None:
+            self._errors.add_success(PRODUCE)
+        base_offset, _, log_append_time_ms, log_start_offset, _ = result
+        return encode_plain(
+            topic, request.partition, base_offset, log_append_time_ms, log_start_offset, version, correlation_id
+        )
