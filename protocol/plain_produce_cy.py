@@ -2,9 +2,9 @@
 
 `decode_plain` and `encode_plain` are the broker's part, `plain_pieces` and `decode_plain_answer` the client's. They do
 what `codec.decode` and `codec.encode` do with such messages, in a fraction of the time, to and from flat values: the
-client has a `PlainProduce` for a ProduceRequest with one partition and a `PlainProduceResponse` for a response without an
-error, the broker a `ReceivedProduce` and no object for a response. Every other message is left to the declared codec. The layouts follow from the declarations
-in `messages/produce.py`; `tests/protocol/test_plain_produce.py` compares the two codecs in all versions.
+client has a `PlainProduce` for a ProduceRequest with one partition and a `PlainProduceResponse` for a response without
+an error, the broker a `ReceivedProduce`. Every other message is left to the declared codec. The layouts follow from the
+declarations in `messages/produce.py`; `tests/protocol/test_plain_produce.py` compares the two codecs in all versions.
 
 This is ordinary Python that is also compiled: ``plain_produce_cy.pxd`` has the C types. In the compiled module the
 bytes are read through pointers without bounds checks, so each length is checked before its use.
