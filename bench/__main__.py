@@ -1,10 +1,11 @@
 """``python -m bench``: the side-by-side with Kafka 3.9.1. With a word: ``chunks``, the sweep of chunk sizes;
-``curves``, costs as work grows; ``tls``, the cost of TLS; ``spark``, topics to tables and back beside the connector.
+``compressed``, compressed topics for old consumers; ``curves``, costs as work grows; ``tls``, the cost of TLS; ``spark``,
+topics to tables and back beside the connector.
 """
 
 import sys
 
-from . import chunks, side_by_side, tls
+from . import chunks, compressed, side_by_side, tls
 from .curves import measuring
 
 
@@ -18,6 +19,12 @@ def _spark(words: list[str]) -> int:
     return spark_tables.main(words)
 
 
-TABLES = {"chunks": chunks.main, "curves": measuring.main, "spark": _spark, "tls": tls.main}
+TABLES = {
+    "chunks": chunks.main,
+    "compressed": compressed.main,
+    "curves": measuring.main,
+    "spark": _spark,
+    "tls": tls.main,
+}
 run = TABLES.get(sys.argv[1] if len(sys.argv) > 1 else "")
 raise SystemExit(run(sys.argv[2:]) if run is not None else side_by_side.main())
