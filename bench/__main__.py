@@ -1,6 +1,6 @@
 """``python -m bench``: the side-by-side with Kafka 3.9.1. With a word: ``chunks``, the sweep of chunk sizes;
-``compressed``, compressed topics for old consumers; ``curves``, costs as work grows; ``tls``, the cost of TLS; ``spark``,
-topics to tables and back beside the connector.
+``compressed``, compressed topics for old consumers; ``curves``, costs as work grows; ``tls``, the cost of TLS;
+``spark``, topics to tables and back beside the connector.
 """
 
 import sys

@@ -1,8 +1,8 @@
 """``make bench ARGS=compressed``: down-conversion of compressed topics, Gregor and Kafka 3.9.1 in turns.
 
 A topic of 6 partitions for each codec and size of records is filled in 16 kB batches (before compression). The load
-driver of ``../shared/bench`` fetches it and decompresses what it reads. Answers differ in size, so the table has records/s
-and the broker's CPU time in us for each record: medians with the lowest and the highest round.
+driver of ``../shared/bench`` fetches it and decompresses what it reads. Answers differ in size, so the table has
+records/s and the broker's CPU time in us for each record: medians with the lowest and the highest round.
 """
 
 from __future__ import annotations
