@@ -13,10 +13,15 @@ def prepare_worker() -> None:
     small task needs for anything else. Objects are freed as before when the last reference to them goes; only cycles
     of objects that existed before a process's first task are not.
     """
+    if is_task():
+        _freeze_once()
+
+
+def is_task() -> bool:
+    """Return whether this process runs a task of Spark now."""
     from pyspark import TaskContext
 
-    if TaskContext.get() is not None:
-        _freeze_once()
+    return TaskContext.get() is not None
 
 
 @cache

@@ -66,6 +66,10 @@ class ClusterView:
             wire.close()
         self._wires.clear()
 
+    def is_quiet(self) -> bool:
+        """Return whether all connections are open, as far as is known, and no answer is on its way."""
+        return all(wire.is_quiet() for wire in self._wires.values())
+
     # --- topics ---
 
     def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicView]:

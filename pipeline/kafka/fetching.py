@@ -29,6 +29,7 @@ from ..errors import DamagedLogError, DataLossError, PipelineError, RecreatedTop
 from .cluster_view import BACKOFF_S, ClusterView
 from .connector_options import DEFAULT_POLL_TIMEOUT_MS
 from .offset_options import EARLIEST, LATEST
+from .view_reuse import reused_view
 from .wire import Wire, WireSettings
 
 MAX_INT64 = 2**63 - 1
@@ -128,7 +129,7 @@ def fetch_pieces(
 
     Raises DamagedLogError, DataLossError, PipelineError.
     """
-    with ClusterView(fetch.settings) as cluster:
+    with reused_view(fetch.settings) as cluster:
         yield from _Fetcher(cluster, fetch_range, fetch, fails_on_data_loss).pieces()
 
 

@@ -6,6 +6,7 @@ ahead.
 
 from __future__ import annotations
 
+import selectors
 import socket
 import ssl
 import time
@@ -120,6 +121,15 @@ class Wire:
     def versions(self) -> SpokenVersions:
         """The versions to send."""
         return self._conversation.versions
+
+    def is_quiet(self) -> bool:
+        """Return whether the connection is open, as far as is known, and nothing has arrived or is expected."""
+        if self._conversation.in_flight_count or self._answered or self._socket.fileno() < 0:
+            return False
+        with selectors.DefaultSelector() as selector:
+            # The end of a connection can be read too.
+            selector.register(self._socket, selectors.EVENT_READ)
+            return not selector.select(0)
 
     def close(self) -> None:
         """Close the connection."""

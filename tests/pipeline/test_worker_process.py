@@ -63,7 +63,7 @@ def freezes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 def test_a_worker_freezes_its_imports_once(monkeypatch: pytest.MonkeyPatch, freezes: list[str]) -> None:
-    monkeypatch.setattr(TaskContext, "get", classmethod(lambda cls: object()))
+    monkeypatch.setattr(TaskContext, "get", lambda: object())
     worker_process.prepare_worker()
     worker_process.prepare_worker()
     assert freezes == ["freeze"]
