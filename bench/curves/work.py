@@ -23,6 +23,8 @@ from tests.wire import Wire, resident_bytes
 Figures = Mapping[str, float]
 MIB = 1 << 20
 TIMEOUT_S = 600.0
+WARM_UP_S = 3.0
+"""The time for which requests are sent before they are measured: the JVM compiles what it runs often."""
 WORTHWHILE_S = 1.0
 """Requests are repeated until the broker has used this much CPU: its clock has ticks of 10 ms."""
 MOST_REPEATS = 20_000
@@ -37,7 +39,9 @@ def connect(broker: BenchBroker) -> Wire:
 
 def cpu_us(broker: BenchBroker, repeat: Callable[[], int]) -> float:
     """Return the broker's CPU time in microseconds for one request; `repeat` sends some and returns how many."""
-    repeat()
+    warm_at = time.monotonic() + WARM_UP_S
+    while time.monotonic() < warm_at:
+        repeat()
     count, before = 0, broker.cpu_seconds()
     while broker.cpu_seconds() - before < WORTHWHILE_S and count < MOST_REPEATS:
         count += repeat()
