@@ -18,6 +18,7 @@ cdef int WAIT_MS, STOP_AT_END, STOP_OUT_IS_FULL, STOP_NEEDS_CODEC, ONLY_CONVERSI
 @cython.final
 cdef class BulkMemory:
     cdef readonly int64_t chunk_bytes
+    cdef public int64_t ahead_bytes
     cdef readonly bytearray stored, out
 
 
@@ -30,8 +31,8 @@ cdef class BulkAnswer:
     cdef object _waiting, _rows
     cdef bytearray _heads
     cdef bytes _unsent
-    cdef bint _has_begun, _in_chunk, _is_loaded
-    cdef int64_t _chunk_limit, _capacity, _chunk_bytes, _padded, _at, _filled
+    cdef bint _has_begun, _in_chunk, _is_loaded, _is_out_full
+    cdef int64_t _chunk_limit, _capacity, _ahead_bytes, _out_bytes, _chunk_bytes, _padded, _at, _filled
     cdef int _trouble
 
     cpdef cancel(self)

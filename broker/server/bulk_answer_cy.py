@@ -86,6 +86,8 @@ class BulkMemory:
         self.stored = bytearray(chunk_bytes)
         # Small records grow when they are converted down.
         self.out = bytearray(2 * chunk_bytes)
+        self.ahead_bytes = 2 * chunk_bytes
+        """The bytes that an answer may convert before it sends some; twice the size of a message that is larger."""
 
 
 class BulkAnswer:
@@ -118,7 +120,9 @@ class BulkAnswer:
         self._has_begun = False
         self._in_chunk = False
         self._is_loaded = False
-        self._chunk_limit = self._capacity = self._chunk_bytes = self._padded = self._at = self._filled = 0
+        self._chunk_limit = self._capacity = self._ahead_bytes = self._out_bytes = self._chunk_bytes = 0
+        self._padded = self._at = self._filled = 0
+        self._is_out_full = False
         self._trouble = SENT
 
     def add_bytes(self, data: Buffer) -> None:
@@ -152,6 +156,11 @@ class BulkAnswer:
         self._rows.extend([0] * (COLUMNS - len(columns)))
         self.row_count += 1
 
+    @property
+    def held_bytes(self) -> int:
+        """The converted bytes that the answer keeps until its client reads."""
+        return len(self._unsent)
+
     def counted(self, row: int) -> tuple[int, int, int]:
         """Return the records, the temporary bytes and the CPU time in nanoseconds of a row's conversion."""
         base = row * COLUMNS
@@ -175,8 +184,10 @@ class BulkAnswer:
 
         A client that does not read is waited for during ``patience_ms``, `WAIT_MS` if other answers wait. With
         `ONLY_BEGIN` it is not waited for, and TURN is returned after the first bytes. Converted bytes that were not
-        sent are copied: at most the output of the memory.
+        sent are copied (`held_bytes`): at most `ahead_bytes` of the memory, or twice a
+        message that is larger.
         """
+        self._ahead_bytes = memory.ahead_bytes
         self._at, self._filled = 0, len(self._unsent)
         memory.out[: self._filled] = self._unsent
         self._unsent = b""
@@ -196,7 +207,9 @@ class BulkAnswer:
         patience_ms: int,
     ) -> int:
         """Run without the interpreter's lock."""
-        self._chunk_limit, self._capacity = len(stored), len(out)
+        self._chunk_limit, self._out_bytes = len(stored), len(out)
+        # An earlier run, which was allowed more, may have left more.
+        self._capacity = max(self._ahead_bytes, self._filled)
         if cython.compiled:
             table = cython.address(rows[0])
             head = cython.address(heads[0])
@@ -262,7 +275,7 @@ class BulkAnswer:
                 stop = self._convert(table, base, left, stored, out)
                 if stop != SENT and self._filled == self._at:
                     return stop
-                has_room = self._filled - self._at < self._chunk_limit // 2
+                has_room = self._filled - self._at < self._chunk_limit // 2 and not self._is_out_full
                 must_send = stop != SENT or is_full or not has_room or (not self._has_begun and self._filled > 0)
             elif kind == BYTES or (
                 left <= SMALL_FILE_BYTES and self.row_done == 0 and left <= self._capacity - self._filled
@@ -291,6 +304,8 @@ class BulkAnswer:
             self._has_begun = True
             if self._at == self._filled:
                 self._at = self._filled = 0
+                self._capacity = self._ahead_bytes
+                self._is_out_full = False
         return sent
 
     def _send_part_of_file(self, table: memoryview, base: int, size: int) -> int:
@@ -340,6 +355,7 @@ class BulkAnswer:
             written = put_padding(out, self._filled, self._capacity, self._padded, left)
             self._filled += written
             self._padded += written
+            self._is_out_full = self._filled == self._capacity
             self.row_done += written
             return SENT
         began_ns = thread_cpu_ns()
@@ -365,7 +381,11 @@ class BulkAnswer:
                 self._trouble = NEEDS_CODEC
             elif not is_whole and (stop != STOP_AT_END or position != self._chunk_bytes):
                 self._trouble = FAILED
-        elif written == 0 and self._filled == self._at:
+        elif written > 0 or self._filled > self._at:
+            self._is_out_full = True
+        elif self._capacity < self._out_bytes:
+            self._capacity = min(2 * self._capacity, self._out_bytes)
+        else:
             # A message always fits into twice a chunk.
             self._trouble = FAILED
         table[base + CPU] += thread_cpu_ns() - began_ns

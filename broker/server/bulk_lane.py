@@ -22,6 +22,12 @@ PATIENCE_MS = 5
 """The time for which a thread without other work waits for a client that does not read at once, unless it is slow."""
 
 
+HELD_CHUNKS = 64
+"""The converted bytes, in chunks, that all clients which do not read may hold; beyond that each holds only a little."""
+LEAST_AHEAD_BYTES = 16 * 1024
+"""The bytes that each client may hold then."""
+
+
 class LaneSettings(Protocol):
     """A view of the configuration of the threads (a `BrokerConfig`)."""
 
@@ -43,6 +49,7 @@ class BulkLane:
         self._is_closed = False
         self._memory: BulkMemory | None = None
         """The memory of `begin`."""
+        self._held_bytes = 0
 
     def answer(self, descriptor: int) -> BulkAnswer:
         """Return an empty answer for the socket ``descriptor``."""
@@ -55,7 +62,7 @@ class BulkLane:
         """
         if self._memory is None:
             self._memory = BulkMemory(self._settings.gregor_message_downconversion_chunk_bytes)
-        return BulkStop(answer.run(self._memory, ONLY_BEGIN))
+        return BulkStop(self._run(answer, self._memory, ONLY_BEGIN))
 
     async def run(self, answer: BulkAnswer, patience_ms: int = PATIENCE_MS) -> BulkStop:
         """Let threads send as much of the answer as possible; return why they stopped.
@@ -76,6 +83,16 @@ class BulkLane:
         if queued.failure is not None:
             raise queued.failure
         return BulkStop(queued.stop)
+
+    def forget(self, answer: BulkAnswer) -> None:
+        """Stop counting the bytes of an answer that ends."""
+        with self._changed:
+            self._held_bytes -= answer.held_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """The converted bytes of all answers whose clients do not read."""
+        return self._held_bytes
 
     def close(self) -> None:
         """End the threads when the answers that they have are sent; do not wait for them."""
@@ -99,7 +116,7 @@ class BulkLane:
         memory = BulkMemory(self._settings.gregor_message_downconversion_chunk_bytes)
         while (queued := self._next_answer()) is not None:
             try:
-                queued.stop = queued.answer.run(memory, queued.patience_ms)
+                queued.stop = self._run(queued.answer, memory, queued.patience_ms)
             except Exception as failure:
                 queued.failure = failure
             if queued.stop == BulkStop.TURN and queued.failure is None:
@@ -107,6 +124,16 @@ class BulkLane:
             else:
                 queued.end()
             del queued
+
+    def _run(self, answer: BulkAnswer, memory: BulkMemory, patience_ms: int) -> int:
+        before = answer.held_bytes
+        is_scarce = self._held_bytes >= HELD_CHUNKS * memory.chunk_bytes
+        memory.ahead_bytes = min(LEAST_AHEAD_BYTES, len(memory.out)) if is_scarce else len(memory.out)
+        try:
+            return answer.run(memory, patience_ms)
+        finally:
+            with self._changed:
+                self._held_bytes += answer.held_bytes - before
 
     def _next_answer(self) -> _QueuedAnswer | None:
         """Wait for an answer to send; return None once the pool is closed."""

@@ -87,6 +87,7 @@ async def send_in_bulk(bulk: BulkAnswer, answer: Answer, transport: BulkTranspor
                 raise OSError(bulk.error, os.strerror(bulk.error))
             stop = await lane.run(bulk, patience_ms)
     finally:
+        lane.forget(bulk)
         for row, part in enumerate(answer, start=1):
             if isinstance(part, BulkPart):
                 part.end(bulk.counted(row))

@@ -25,6 +25,9 @@ from gregor.protocol.records.v2 import build_batch
 CHUNK_BYTES = 4096
 TIMESTAMP = 1_700_000_000_000
 ALL_OFFSETS = 0
+WHOLE_BYTES = 2 * CHUNK_BYTES
+LARGEST_HEAD_BYTES = 40
+"""More than offset, size and head of a v1 message with a key of one byte."""
 
 
 @pytest.fixture(autouse=True)
@@ -94,8 +97,14 @@ def rest_of(stored: bytes, planned: LazyConversion, stored_at: int, size_bytes: 
 @pytest.mark.parametrize("to_magic", [0, 1])
 @pytest.mark.parametrize("first_offset", [0, 4])
 @pytest.mark.parametrize("sizes", [[10], [300] * 40, [1200, 5, 700, 1300, 0] * 9, [1] * 500])
+@pytest.mark.parametrize("ahead_bytes", [(WHOLE_BYTES, WHOLE_BYTES), (600, 600), (1, 1), (1, WHOLE_BYTES)])
 def test_all_rows_arrive_in_order_however_slowly_the_client_reads(
-    pair: tuple[socket.socket, socket.socket], tmp_path: Path, to_magic: int, first_offset: int, sizes: list[int]
+    pair: tuple[socket.socket, socket.socket],
+    tmp_path: Path,
+    to_magic: int,
+    first_offset: int,
+    sizes: list[int],
+    ahead_bytes: tuple[int, int],
 ) -> None:
     ours, theirs = pair
     stored = batches(sizes)
@@ -104,6 +113,8 @@ def test_all_rows_arrive_in_order_however_slowly_the_client_reads(
     planned = plan(stored, to_magic, first_offset)
     memory = bulk_answer_cy.BulkMemory(CHUNK_BYTES)
     other = bulk_answer_cy.BulkMemory(CHUNK_BYTES)
+    memory.ahead_bytes, other.ahead_bytes = ahead_bytes
+    most_held_bytes = max(*ahead_bytes, 2 * (max(sizes) + LARGEST_HEAD_BYTES))
     with path.open("rb") as file:
         answer = bulk_answer_cy.BulkAnswer(ours.fileno(), array("q", [1]))
         answer.add_bytes(b"head")
@@ -118,6 +129,7 @@ def test_all_rows_arrive_in_order_however_slowly_the_client_reads(
         sent_by_task = 0
         converted = expected(stored, to_magic, first_offset)
         while (stop := answer.run(memory, 0)) != BulkStop.SENT:
+            assert answer.held_bytes <= most_held_bytes
             # Another answer uses the memory in between.
             memory.stored[:] = b"x" * CHUNK_BYTES
             memory.out[:] = b"y" * len(memory.out)
@@ -138,9 +150,10 @@ def test_all_rows_arrive_in_order_however_slowly_the_client_reads(
     assert bytes(received) == b"head" + converted + b"between" + converted + b"between" + file_part + b"before"
 
 
+@pytest.mark.parametrize("ahead_bytes", [WHOLE_BYTES, 500])
 @pytest.mark.parametrize("padded_bytes", [1, 5, 11, 12, 13, 60, 5_000, 131_072, 131_073, 131_083, 131_084, 300_000])
 def test_a_promise_above_the_converted_size_is_padded_like_that_of_a_conversion_without_a_thread(
-    pair: tuple[socket.socket, socket.socket], tmp_path: Path, padded_bytes: int
+    pair: tuple[socket.socket, socket.socket], tmp_path: Path, padded_bytes: int, ahead_bytes: int
 ) -> None:
     ours, theirs = pair
     stored = batches([300] * 3)
@@ -157,6 +170,7 @@ def test_a_promise_above_the_converted_size_is_padded_like_that_of_a_conversion_
         for _ in range(2):
             answer.add_conversion(file.fileno(), 0, len(stored), size, planned.first_end, 1, 0)
         memory = bulk_answer_cy.BulkMemory(CHUNK_BYTES)
+        memory.ahead_bytes = ahead_bytes
         while (stop := answer.run(memory, 0)) == BulkStop.FULL:
             received += read_all(theirs, 10_007)
     assert stop == BulkStop.SENT

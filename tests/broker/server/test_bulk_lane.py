@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -12,11 +13,15 @@ from typing import cast
 import pytest
 import trio
 
+from gregor.broker.server import bulk_lane
 from gregor.broker.server.bulk_answer_cy import COMPILED
 from gregor.broker.server.bulk_lane import BulkLane
 from gregor.broker.server.bulk_sending import bulk_answer, send_in_bulk
+from gregor.broker.server.bulk_stop import BulkStop
 from gregor.broker.server.parts import Answer, FileSlice, total_size
 from gregor.broker.server.transport import SocketTransport
+from gregor.protocol.records.record import Record
+from gregor.protocol.records.v2 import build_batch
 from gregor.storage.log.partition_log import LogSlice
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="uncompiled brokers send large answers in the event loop's thread")
@@ -191,3 +196,33 @@ def test_answers_with_many_copied_bytes_are_not_sent_by_the_threads() -> None:
         assert bulk_answer(large, total_size(large), transport, lane) is None
         assert transport.flush_now()
         assert theirs.recv(100) == b"before"
+
+
+async def test_many_clients_that_do_not_read_hold_little_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_lane, "HELD_CHUNKS", 2)
+    settings = Settings(gregor_message_downconversion_chunk_bytes=128 * 1024)
+    lane = BulkLane(settings)
+    value = b"x" * 1_000
+    stored = b"".join(
+        build_batch([Record(first + n, 0, None, value) for n in range(10)]) for first in range(0, 2_000, 10)
+    )
+    path = tmp_path / "segment"
+    path.write_bytes(stored)
+    answers = []
+    with ExitStack() as stack:
+        file = stack.enter_context(path.open("rb"))
+        for _ in range(50):
+            ours, _theirs = (stack.enter_context(end) for end in socket.socketpair())
+            ours.setblocking(False)
+            answers.append(lane.answer(ours.fileno()))
+            answers[-1].add_conversion(file.fileno(), 0, len(stored), len(stored), len(stored) // 200, 1, 0)
+            assert await lane.run(answers[-1], 0) == BulkStop.FULL
+        assert 0 < lane.held_bytes == sum(answer.held_bytes for answer in answers)
+        first_ones = 3 * 2 * settings.gregor_message_downconversion_chunk_bytes
+        assert lane.held_bytes <= first_ones + len(answers) * bulk_lane.LEAST_AHEAD_BYTES
+        for answer in answers:
+            lane.forget(answer)
+        assert lane.held_bytes == 0
+    lane.close()
