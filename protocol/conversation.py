@@ -154,6 +154,17 @@ class Conversation:
             self._check_opening(self._opening)
         self._reader.feed(data)
 
+    def room(self) -> memoryview:
+        """Return memory to receive the next bytes in, instead of `feed`; see `FrameReader.room`. Raises DecodeError."""
+        return self._reader.room()
+
+    def received(self, data: memoryview) -> None:
+        """Take in the bytes that were received at the start of `room`. Raises DecodeError as `feed`."""
+        if self._opening is not None:
+            self._opening += data[:_LARGEST_OPENING_BYTES]
+            self._check_opening(self._opening)
+        self._reader.received(len(data))
+
     def next_answered(self) -> InFlightRequest | None:
         """Return the next request that is answered in full, or None until more bytes arrive. Raises DecodeError."""
         frame = self._reader.next_frame()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.records import v2
 from ...protocol.records.batches import BatchView, iter_records
-from ...protocol.records.client_records_cy import TruncatedRecordError, decode_records
+from ...protocol.records.client_records_cy import TruncatedRecordError, decode_plain_batch, decode_records
 from ...protocol.records.compression import decompress
 from ...protocol.records.record import Header, TimestampType
 
@@ -32,6 +32,25 @@ class ConsumerRecord(NamedTuple):
     leader_epoch: int
 
 
+CREATE_TIME = TimestampType.CREATE_TIME
+LOG_APPEND_TIME = TimestampType.LOG_APPEND_TIME
+
+
+def decode_plain(
+    topic: str, partition: int, data: memoryview, position: int, from_offset: int, *, checks_crc: bool
+) -> tuple[list[ConsumerRecord], int, int] | None:
+    """Return the records of the batch at `position` with offsets of at least `from_offset`, the position and the offset
+    after the batch; None if the batch is not plain, or malformed: see `decode_plain_batch`.
+    """
+    try:
+        return decode_plain_batch(
+            data, position, checks_crc, from_offset, ConsumerRecord, topic, partition, CREATE_TIME, LOG_APPEND_TIME
+        )
+    except TruncatedRecordError:
+        # `decode_batch` raises the error that names the batch.
+        return None
+
+
 def decode_batch(topic: str, partition: int, batch: BatchView, from_offset: int) -> list[ConsumerRecord]:
     """Return the records of one batch with offsets of at least `from_offset` (a batch may begin before it).
 
@@ -47,7 +66,7 @@ def decode_batch(topic: str, partition: int, batch: BatchView, from_offset: int)
     body = batch.view[v2.RECORDS_AT :]
     try:
         return decode_records(
-            decompress(batch.codec, body, limit_bytes=INFLATION_LIMIT_BYTES) if batch.is_compressed else bytes(body),
+            decompress(batch.codec, body, limit_bytes=INFLATION_LIMIT_BYTES) if batch.is_compressed else body,
             batch.record_count or 0,
             batch.stored_offset,
             batch.base_timestamp,

@@ -7,12 +7,12 @@ from typing import NamedTuple
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.fetch import PartitionData
 from ...protocol.records.aborted import AbortedFilter
-from ...protocol.records.batches import BatchView, iter_batches
+from ...protocol.records.batches import BatchView, read_batch
 from ...protocol.records.tag_runs import TagRuns
 from ...protocol.records.tagged_batches import TaggedBatch, decode_tagged_batches
 from ...protocol.topic_partition import AnyTopicPartition
 from ..config import ConsumerConfig
-from .consumer_record import ConsumerRecord, decode_batch
+from .consumer_record import ConsumerRecord, decode_batch, decode_plain
 from .subscription import PartitionPosition
 
 
@@ -38,7 +38,8 @@ class FetchedPartition:
 
     __slots__ = (
         "_aborted",
-        "_batches",
+        "_at",
+        "_bytes",
         "_check_crcs",
         "_end_offset",
         "_hides_aborted",
@@ -55,7 +56,9 @@ class FetchedPartition:
     ) -> None:
         self.place = place
         self.position = position
-        self._batches = iter_batches(data.records or b"")  # type: ignore[arg-type]
+        self._bytes = memoryview(data.records or b"")  # type: ignore[arg-type]
+        self._at = 0
+        """The position in `_bytes` of the next batch."""
         self._records: list[ConsumerRecord] = []
         self._next = 0
         self._end_offset = 0
@@ -79,10 +82,8 @@ class FetchedPartition:
         while self._next == len(self._records):
             # The offset after the batch, whose last records compaction may have removed.
             self.position.offset = max(self.position.offset or 0, self._end_offset)
-            batch = next(self._batches, None)
-            if batch is None:
+            if not self._open_next():
                 return False
-            self._open(batch)
         return True
 
     def take(self, count: int) -> list[ConsumerRecord]:
@@ -104,9 +105,10 @@ class FetchedPartition:
         """
         taken: list[BatchView] = []
         try:
-            for batch in self._batches:
+            while (batch := read_batch(self._bytes, self._at)) is not None:
                 if self._is_visible(batch):
                     taken.append(batch)
+                self._at = batch.end
                 self.position.offset = batch.last_offset + 1
         except BrokerError:
             # The intact batches are returned first; the damaged one is fetched again, and raised at the next call.
@@ -122,13 +124,24 @@ class FetchedPartition:
         """Return the tags of the source's index. Raises BrokerError if they cannot be decoded."""
         return TagRuns.decode(self._tag_runs)
 
-    def _open(self, batch: BatchView) -> None:
-        """Open a batch, or skip it."""
+    def _open_next(self) -> bool:
+        """Open the next batch, or skip it; return whether there was one. Raises BrokerError for a damaged batch."""
         from_offset = self.position.offset or 0
+        topic, partition = self.place
+        plain = decode_plain(topic, partition, self._bytes, self._at, from_offset, checks_crc=self._check_crcs)
+        if plain is not None:
+            self._records, self._at, self._end_offset = plain
+            self._next = 0
+            return True
+        batch = read_batch(self._bytes, self._at)
+        if batch is None:
+            return False
         is_visible = self._is_visible(batch)
-        self._records = decode_batch(*self.place, batch, from_offset) if is_visible else []
+        self._records = decode_batch(topic, partition, batch, from_offset) if is_visible else []
         self._next = 0
+        self._at = batch.end
         self._end_offset = batch.last_offset + 1
+        return True
 
     def _is_visible(self, batch: BatchView) -> bool:
         """Return whether the batch has records from the position on, and is neither a marker nor of an aborted

@@ -21,7 +21,7 @@ cdef class Accumulator:
     cdef public object _random, _clock, _codec
     cdef public dict _waiting, _blocked_since, _answer_seconds
     cdef public Py_ssize_t _batch_size
-    cdef public double _linger, _availability_timeout
+    cdef public double last_begun_at, _linger, _availability_timeout
     cdef public bint _is_adaptive, _keeps_order_by_waiting, _is_transactional
 
     @cython.locals(queue=PartitionQueue, batch=ProducerBatch, is_sticky=bint, is_begun=bint, room_before=double,

@@ -81,6 +81,8 @@ class Accumulator:
         """Called for each batch that is split."""
         self.flushes = 0
         """The number of pending `flush` calls; while it is not 0, batches do not wait for `linger.ms`."""
+        self.last_begun_at = 0.0
+        """The time at which the last batch was begun."""
         self._random = random
         self._clock = clock
         self._waiting: dict[PartitionQueue, None] = {}
@@ -171,13 +173,14 @@ class Accumulator:
     def _new_batch(self, queue: PartitionQueue) -> ProducerBatch:
         ratio = self.estimator.ratio(queue.topic, self._codec) if self._codec is not Codec.NONE else 1.0
         limit = self.limits.configured(queue.topic) if self.limits.are_known else None
+        self.last_begun_at = self._clock()
         return ProducerBatch(
             queue.topic,
             queue.partition,
             codec=self._codec,
             ratio=ratio,
             size_limit=min(self._batch_size, limit or self._batch_size),
-            created_at=self._clock(),
+            created_at=self.last_begun_at,
         )
 
     def _enqueue(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
@@ -203,6 +206,9 @@ class Accumulator:
     def _sticky_partition(self, queues: TopicQueues, size_bound: int) -> int:
         sticky = queues.sticky
         partition = sticky.partition
+        if partition == 0 and len(queues.queues) == 1:
+            sticky.produced_bytes = 0.0
+            return 0
         if partition >= 0:
             batch = queues.queues[partition].open_batch
             fits_open_batch = batch is not None and batch.room >= size_bound
@@ -264,7 +270,7 @@ class Accumulator:
         RecordAccumulator.ready).
         """
         readiness = Readiness()
-        hurry = self.flushes > 0 or self.memory.is_exhausted
+        hurry = self.flushes > 0 or bool(self.memory.waiting)
         for queue in self._waiting:
             head = queue.batches[0]
             if queue.leader is None:

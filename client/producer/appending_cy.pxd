@@ -24,6 +24,7 @@ cdef class ReservedBytes:
     cdef readonly object waiting
 
     cpdef bint try_reserve(self, long long size_bytes)
+    cpdef release(self, long long size_bytes)
 
 
 cdef class Delivery:

@@ -130,6 +130,16 @@ class ReservedBytes:
         self.used_bytes += size_bytes
         return True
 
+    def release(self, size_bytes: int) -> None:
+        """Release bytes, and hand them to the waiting callers in order."""
+        self.used_bytes -= size_bytes
+        if self.waiting:
+            self._grant()
+
+    def _grant(self) -> None:
+        """Reserve the bytes of the first waiting callers as far as they are free; see `BufferMemory`."""
+        raise NotImplementedError
+
 
 class Delivery:
     """A future-like view of one record: awaiting it returns the record's `RecordMetadata`, or raises the record's

@@ -2,12 +2,12 @@
 
 cimport cython
 
-from ...protocol.records.crc_cy cimport crc32c_between
+from ...protocol.records.crc_cy cimport crc32c_between as crc32c_of
 from ...protocol.records.message_bytes cimport put_int16, put_int32, put_int64, put_uint32, put_v2_head
-from .appending_cy cimport BATCH_HEADER_SIZE, OpenBatch
+from .appending_cy cimport OpenBatch
 
 cdef object OPEN, SEALED, IN_FLIGHT, DELIVERED, FAILED, SPLIT
-cdef Py_ssize_t CRC_AT, ATTRIBUTES_AT, PRODUCER_ID_AT, PRODUCER_EPOCH_AT, BASE_SEQUENCE_AT, LENGTH_FROM
+cdef Py_ssize_t BATCH_HEADER_SIZE, CRC_AT, ATTRIBUTES_AT, PRODUCER_ID_AT, PRODUCER_EPOCH_AT, BASE_SEQUENCE_AT, LENGTH_FROM
 
 
 cdef class ProducerBatch(OpenBatch):

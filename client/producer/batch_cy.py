@@ -29,9 +29,9 @@ except ImportError:
     from ...protocol.records import cython_stand_in as cython
 
 if not cython.compiled:
-    from ...protocol.records.crc_cy import crc32c_between
+    from ...protocol.records.checksum_libraries import crc32c_of
     from ...protocol.records.message_bytes import put_int16, put_int32, put_int64, put_uint32, put_v2_head
-    from .appending_cy import BATCH_HEADER_SIZE, OpenBatch
+    from .appending_cy import OpenBatch
 
 from ...protocol.records import v1, v2
 from ...protocol.records.batches import iter_records, read_batch
@@ -69,6 +69,7 @@ DELIVERED = BatchState.DELIVERED
 FAILED = BatchState.FAILED
 SPLIT = BatchState.SPLIT
 
+BATCH_HEADER_SIZE = 61
 CRC_AT = 17
 ATTRIBUTES_AT = 21
 PRODUCER_ID_AT = 43
@@ -306,7 +307,7 @@ class ProducerBatch(OpenBatch):
             assert isinstance(self.payload, bytearray), "bytes that are not ours have a CRC"
             batch = self.payload
             data = cython.cast(cython.p_uchar, batch) if cython.compiled else memoryview(batch)
-            put_uint32(data, CRC_AT, crc32c_between(data, ATTRIBUTES_AT, len(batch)))
+            put_uint32(data, CRC_AT, crc32c_of(data, ATTRIBUTES_AT, len(batch)))
             self.crc_is_due = False
         self.attempts += 1
         self.sent_to = node

@@ -19,6 +19,7 @@ cdef class BatchSender:
     cdef public double _delivery_timeout
     cdef public dict _in_flight_counts
     cdef public tuple _producer
+    cdef list _unflushed
 
     cpdef wake(self)
     cpdef bint has_room(self, node) except -1

@@ -84,6 +84,8 @@ class BatchSender:
         self._delivery_timeout = config.delivery_timeout_ms / 1000
         self._in_flight_counts: dict[int, int] = {}
         self._producer: tuple[int, int] | None = None
+        self._unflushed: list[Connection] = []
+        """The connections that requests were submitted to in this step."""
         self._news = trio.Event()
 
     def wake(self) -> None:
@@ -117,6 +119,9 @@ class BatchSender:
                 has_sent = self._send_to(node, now) or has_sent
             if not has_sent:
                 break
+        for connection in self._unflushed:
+            connection.flush()
+        self._unflushed.clear()
         if self._watches_availability:
             self._look_after_left_out(readiness.nodes)
         for topic in readiness.leaderless_topics:
@@ -214,6 +219,8 @@ class BatchSender:
                 batch.sent_bytes = len(batch.payload)
                 arrive = partial(self._plain_arrived, node, now, queue, batch)
                 connection.submit_encoded(PRODUCE, version, pieces, ProduceResponse, arrive, now)
+                if connection not in self._unflushed:
+                    self._unflushed.append(connection)
                 return
         declared = self._declared(drained, version, is_legacy)
         if self._acks == 0:

@@ -51,12 +51,6 @@ class BufferMemory(ReservedBytes):
         if not place.is_granted:
             raise ClosedError("the producer was closed while a record waited for memory")
 
-    def release(self, size_bytes: int) -> None:
-        """Release bytes, and hand them to the waiting callers in order."""
-        self.used_bytes -= size_bytes
-        if self.waiting:
-            self._grant()
-
     def close(self) -> None:
         """Make all waiting callers raise ClosedError."""
         while self.waiting:

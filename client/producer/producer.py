@@ -159,7 +159,7 @@ class Producer(SendingProducer):
             raise
         if self._transactions is not None:
             self._transactions.note_partition(topic, partition)
-        self._metadata.use(topic)
+        self._metadata.use(topic, trio.current_time())
         self._sender.wake()
         return delivery
 
@@ -200,7 +200,11 @@ class Producer(SendingProducer):
         """
         check_topic(topic)
         deadline = trio.current_time() + self.config.max_block_ms / 1000
-        queues = await self._metadata.wait_for(topic, partition, deadline=deadline)
+        known = self._accumulator.topics.get(topic)
+        if known is not None and (partition is None or partition < len(known.queues)):
+            queues = known
+        else:
+            queues = await self._metadata.wait_for(topic, partition, deadline=deadline)
         if not self._memory.try_reserve(size_bytes):
             await self._reserve(size_bytes, deadline)
         try:

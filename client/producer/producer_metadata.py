@@ -61,9 +61,9 @@ class ProducerMetadata:
         self.on_news: Callable[[], None] = lambda: None
         """Called with each answer: batches that waited for a leader may be sendable now."""
 
-    def use(self, topic: str) -> None:
-        """Note that records are produced to this topic, so that it is not evicted."""
-        self._policy.use(topic, trio.current_time())
+    def use(self, topic: str, now: float) -> None:
+        """Note that records are produced to this topic at `now` (trio's clock), so that it is not evicted."""
+        self._policy.use(topic, now)
 
     def request_update(self, topic: str) -> None:
         """Note that the metadata of a topic is stale: it is fetched at once."""
@@ -93,7 +93,7 @@ class ProducerMetadata:
                     is_told = True
                     count = len(queues.queues)
                     logger.warning("waiting for %s-%s: the topic has %d partition(s), from 0", topic, partition, count)
-                self.use(topic)
+                self.use(topic, trio.current_time())
                 self.request_update(topic)
                 await self._arrived.wait()
         raise self._not_known(topic, partition)

@@ -160,7 +160,7 @@ class SendingProducer:
         self._sends_since_yield += 1
         if is_begun or is_filled:
             if is_begun:
-                self._metadata.use(topic)
+                self._metadata.use(topic, self._accumulator.last_begun_at)
             self._note_batch(queues.queues[delivery.partition].leader, is_filled=is_filled)
         return delivery
 

@@ -38,17 +38,15 @@ class SizeLimits:
         self._max_age = max_age
         self._clock = clock
         self._limits: dict[str, _Limit] = {}
-
-    @property
-    def are_known(self) -> bool:
-        """Whether any topic has refused a batch as too large."""
-        return bool(self._limits)
+        self.are_known = False
+        """Whether any topic has refused a batch as too large since the start."""
 
     def refused(self, topic: str, size_bytes: int) -> None:
         """Note that a batch of this size was too large."""
         limit = self._current(topic)
         if limit is None:
             limit = self._limits[topic] = _Limit(size_bytes)
+            self.are_known = True
         limit.refused = min(limit.refused, size_bytes)
         if limit.accepted >= size_bytes:
             limit.accepted = 0

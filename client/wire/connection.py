@@ -26,12 +26,12 @@ from ...security.tls import tls_refusal
 from ..config import ClientConfig
 from ..errors import AuthenticationFailedError, ConnectionLostError
 from ..metrics import Metrics
+from .byte_stream import ByteStream
 from .login import log_in, new_login
 from .pending_answer import PendingAnswer, Response
 
 logger = logging.getLogger(__name__)
 
-READ_BYTES = 256 * 1024
 CLOSED = "the broker closed the connection"
 
 
@@ -48,10 +48,14 @@ class Connection:
         self.is_closed = False
         self.close_reason = "the connection is closed"
         self._stream = stream
+        self._bytes = ByteStream(stream)
         self._metrics = metrics
         self._conversation = Conversation(config.client_id, limit_bytes=config.max_answer_bytes)
         self._pending: deque[PendingAnswer[Any]] = deque()
         self._outgoing: list[bytes] = []
+        self._unsent = memoryview(b"")
+        """The rest of requests that were sent in part, which nothing may overtake."""
+        self._is_sending = False
         self._outgoing_count = 0
         """The number of requests in `_outgoing` that have an answer."""
         self._unwritten: list[Callable[[], None]] = []
@@ -202,7 +206,9 @@ class Connection:
         timeout_ms = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
         self._check_open()
         request = self._conversation.submit(message, version)
-        return self._enqueue(PendingAnswer(self, request, answer, timeout_ms, on_arrival, now), now)
+        pending = self._enqueue(PendingAnswer(self, request, answer, timeout_ms, on_arrival, now), now)
+        self._has_outgoing.set()
+        return pending
 
     def submit_encoded(
         self,
@@ -213,11 +219,32 @@ class Connection:
         on_arrival: Callable[[PendingAnswer[Response]], None],
         now: float,
     ) -> PendingAnswer[Response]:
-        """Enqueue a request as `submit` does, whose encoded body comes in pieces; `now` is the time of trio's clock."""
+        """Enqueue a request as `submit` does, whose encoded body comes in pieces; `now` is the time of trio's clock.
+
+        The caller calls `flush` after one or more such requests.
+        """
         self._check_open()
         request = self._conversation.submit_encoded(key, version, body)
         pending = PendingAnswer(self, request, answer, self.config.request_timeout_ms, on_arrival, now)
         return self._enqueue(pending, now)
+
+    def flush(self) -> None:
+        """Send what was submitted, at once as far as the system takes it without waiting."""
+        if not self._outgoing or self._is_sending or self._unsent or trio.current_time() >= self._authenticates_at:
+            self._has_outgoing.set()
+            return
+        data = self._take_outgoing()
+        sent = self._bytes.send_now(data)
+        if sent < len(data):
+            self._unsent = memoryview(data)[sent:]
+            self._has_outgoing.set()
+
+    def _take_outgoing(self) -> bytes:
+        """Return the bytes of all submitted requests, and forget them."""
+        data = self._outgoing[0] if len(self._outgoing) == 1 else b"".join(self._outgoing)
+        self._outgoing.clear()
+        self._outgoing_count = 0
+        return data
 
     def _enqueue(self, pending: PendingAnswer[Response], now: float) -> PendingAnswer[Response]:
         """Append the bytes of a request with an answer to the write buffer."""
@@ -238,6 +265,7 @@ class Connection:
         request = self._conversation.submit(message, version, has_answer=False)
         self._buffer_outgoing(request.size_bytes, trio.current_time())
         self._unwritten.append(on_written)
+        self._has_outgoing.set()
 
     def _check_open(self) -> None:
         if self.is_closed:
@@ -248,19 +276,21 @@ class Connection:
         self._metrics.submitted(self.node, size_bytes, now)
         # Joined at once, since the caller may change the memory of its records before they are written.
         self._outgoing.append(b"".join(self._conversation.take_outgoing()))
-        self._has_outgoing.set()
 
     async def _write_requests(self) -> None:
         """Write submitted requests, several in one call if several are pending, until `close`."""
         try:
             while True:
+                self._is_sending = False
                 await self._has_outgoing.wait()
+                self._is_sending = True
+                if self._unsent:
+                    await self._stream.send_all(self._unsent)
+                    self._unsent = memoryview(b"")
                 if trio.current_time() >= self._authenticates_at:
                     await self._authenticate_again()
                 self._has_outgoing = trio.Event()
-                data = b"".join(self._outgoing)
-                self._outgoing.clear()
-                self._outgoing_count = 0
+                data = self._take_outgoing()
                 count = len(self._unwritten)
                 await self._stream.send_all(data)
                 written = self._unwritten[:count]
@@ -295,14 +325,13 @@ class Connection:
     async def _read_until_closed(self) -> None:
         """Match answers to requests until the broker closes the connection."""
         while True:
-            data = await self._stream.receive_some(READ_BYTES)
-            if not data:
+            size_bytes = await self._bytes.receive_into(self._conversation)
+            if not size_bytes:
                 # If a login was refused just now, its error is raised instead.
                 await trio.lowlevel.checkpoint()
                 return
             self._heard_at = trio.current_time()
-            self._metrics.received(self.node, len(data), self._heard_at)
-            self._conversation.feed(data)
+            self._metrics.received(self.node, size_bytes, self._heard_at)
             while self._conversation.next_answered() is not None:
                 # Answers arrive in the order of the requests, which is that of `_pending`.
                 self._pending.popleft().finish()

@@ -5,9 +5,15 @@ from cpython.bytearray cimport PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.string cimport memcpy
 
+from .crc_cy cimport crc32c_between as crc32c_of
+from .message_bytes cimport batch_size_at, int16_at, int32_at, int64_at, uint32_at
 from .varint cimport put_varint, varint_at, varint_size
 
+cdef extern from "Python.h":
+    void hide_from_collector "PyObject_GC_UnTrack"(object record)
+
 cdef int TABLE_SIZE, INT32_LAST_SHIFT, INT64_LAST_SHIFT
+cdef int HEADER_SIZE, CRC_AT, MAGIC_AT, ATTRIBUTES_AT, LOG_APPEND_TIME_FLAG, PLAIN_FLAGS
 cdef list _VARINTS
 cdef bytes _NO_HEADERS
 
@@ -76,3 +82,24 @@ cpdef list decode_records(
 
 @cython.locals(size=cython.longlong)
 cdef tuple _decode_headers(const unsigned char *data, Py_ssize_t position, Py_ssize_t end, long long count)
+
+@cython.locals(
+    source=cython.p_const_uchar,
+    end=cython.Py_ssize_t,
+    size=cython.Py_ssize_t,
+    attributes=int,
+    count=int,
+    last_offset=cython.longlong,
+    is_append_time=bint,
+)
+cpdef tuple decode_plain_batch(
+    const unsigned char[::1] data,
+    Py_ssize_t position,
+    bint checks_crc,
+    long long from_offset,
+    record_class,
+    str topic,
+    partition,
+    create_time,
+    log_append_time,
+)

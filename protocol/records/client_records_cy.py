@@ -17,7 +17,12 @@ except ImportError:
 from .record import Buffer, Header
 
 if not cython.compiled:
+    from .checksum_libraries import crc32c_of
+    from .message_bytes import batch_size_at, int16_at, int32_at, int64_at, uint32_at
     from .varint import put_varint, varint_at, varint_size
+
+    def hide_from_collector(record: object) -> None:
+        """Do nothing; where this module is compiled, `PyObject_GC_UnTrack` is called instead."""
 
     def resize(body: bytearray, size_bytes: int) -> None:
         """Cut or extend `body` to `size_bytes`; compiled, the added bytes have any values."""
@@ -39,6 +44,15 @@ INT32_LAST_SHIFT = 28
 INT64_LAST_SHIFT = 63
 TABLE_SIZE = 8192
 """Zig-zag integers below this value are looked up in a table."""
+
+
+HEADER_SIZE = 61
+CRC_AT = 17
+MAGIC_AT = 16
+ATTRIBUTES_AT = 21
+LOG_APPEND_TIME_FLAG = 0x08
+PLAIN_FLAGS = 0x48
+"""The attributes that a plain batch may have: LogAppendTime, and a delete horizon."""
 
 
 class TruncatedRecordError(ValueError):
@@ -137,7 +151,8 @@ def decode_records(
 ) -> list[Any]:
     """Decode `count` records in `body` from offset `from_offset` on as `record_class` (the consumer's nine fields).
 
-    `append_time`, if given, replaces all timestamps. Raises TruncatedRecordError for malformed bytes.
+    `append_time`, if given, replaces all timestamps. Records refer to nothing that could refer to them, so that the
+    garbage collector need not see them. Raises TruncatedRecordError for malformed bytes.
     """
     records = []
     new = tuple.__new__
@@ -172,11 +187,63 @@ def decode_records(
         size, position = read_number(data, position, end, INT32_LAST_SHIFT)
         headers = _decode_headers(data, position, end, size) if size else ()
         timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
-        records.append(
-            new(record_class, (topic, partition, offset, timestamp, timestamp_type, key, value, headers, leader_epoch))
+        record = new(
+            record_class, (topic, partition, offset, timestamp, timestamp_type, key, value, headers, leader_epoch)
         )
+        hide_from_collector(record)
+        records.append(record)
         position = end
     return records
+
+
+def decode_plain_batch(
+    data: memoryview,
+    position: int,
+    checks_crc: bool,
+    from_offset: int,
+    record_class: type[tuple[Any, ...]],
+    topic: str,
+    partition: int,
+    create_time: object,
+    log_append_time: object,
+) -> tuple[list[Any], int, int] | None:
+    """Decode the batch at `position` as `decode_records` does, if it is plain: of format v2, complete, with the right
+    CRC, not compressed, and neither transactional nor a control batch.
+
+    Returns the records, the position after the batch and the offset after it; None for any other batch, which is to be
+    read through a `BatchView`. `create_time` and `log_append_time` are the two timestamp types. Raises
+    TruncatedRecordError as `decode_records`.
+    """
+    end = len(data)
+    if end - position < HEADER_SIZE or data[position + MAGIC_AT] != 2:
+        return None
+    source = cython.address(data[0]) if cython.compiled else data
+    size = batch_size_at(source, position, end)
+    if size < HEADER_SIZE:
+        return None
+    end = position + size
+    attributes = int16_at(source, position + ATTRIBUTES_AT)
+    count = int32_at(source, position + 57)
+    last_offset = int64_at(source, position) + int32_at(source, position + 23)
+    if attributes & ~PLAIN_FLAGS or count < 0 or last_offset < from_offset:
+        return None
+    if checks_crc and crc32c_of(source, position + ATTRIBUTES_AT, end) != uint32_at(source, position + CRC_AT):
+        return None
+    is_append_time = attributes & LOG_APPEND_TIME_FLAG
+    records = decode_records(
+        data[position + HEADER_SIZE : end],
+        count,
+        int64_at(source, position),
+        int64_at(source, position + 27),
+        int64_at(source, position + 35) if is_append_time else None,
+        from_offset,
+        record_class,
+        topic,
+        partition,
+        log_append_time if is_append_time else create_time,
+        int32_at(source, position + 12),
+    )
+    return records, end, last_offset + 1
 
 
 def _decode_headers(data: Buffer, position: int, end: int, count: int) -> tuple[Header, ...]:

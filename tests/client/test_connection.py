@@ -11,6 +11,7 @@ from gregor.client.config import AdminConfig
 from gregor.client.errors import ConnectionLostError
 from gregor.client.metrics import Metrics
 from gregor.client.wire.connection import Connection
+from gregor.client.wire.pending_answer import PendingAnswer
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.codec import encode
 from gregor.protocol.errors import BrokerError, ErrorCode
@@ -93,6 +94,35 @@ async def test_a_pinned_api_version_limits_the_request_versions() -> None:
     async with connected(beat, api_version="0.9") as connection:
         assert connection.versions.version(ApiKey.HEARTBEAT) == 0
         assert ApiKey.CREATE_TOPICS not in connection.versions
+
+
+@pytest.mark.parametrize("accepted", [0, 1, 7, 10_000])
+async def test_requests_keep_their_order_when_the_system_takes_a_part_of_what_is_flushed(accepted: int) -> None:
+    ours, theirs = (trio.SocketStream(end) for end in trio.socket.socketpair())
+    connection = Connection(ours, "node-1", AdminConfig.from_properties({}), Metrics())
+    send_now = connection._bytes.send_now
+    connection._bytes.send_now = lambda data: send_now(data[:accepted]) if accepted else 0  # type: ignore[method-assign]
+    arrived: list[PendingAnswer[HeartbeatResponse]] = []
+    async with trio.open_nursery() as nursery:
+
+        async def run_server() -> None:
+            with suppress(trio.ClosedResourceError):
+                await serve(theirs, beat)
+
+        nursery.start_soon(run_server)
+        await nursery.start(connection.run)
+        body = encode(HeartbeatRequest(group_id="g"), 1)
+        for count in (1, 3):
+            for _ in range(count):
+                now = trio.current_time()
+                connection.submit_encoded(ApiKey.HEARTBEAT, 1, [body], HeartbeatResponse, arrived.append, now)
+            connection.flush()
+            await connection.request(HeartbeatRequest(), HeartbeatResponse)
+        assert [pending.result().error_code for pending in arrived] == [0] * 4
+        await theirs.aclose()
+        with pytest.raises(ConnectionLostError, match="closed the connection"):
+            await connection.request(HeartbeatRequest(), HeartbeatResponse)
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_connection_cut_in_mid_response_fails_all_requests_in_flight() -> None:

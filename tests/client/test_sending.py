@@ -34,7 +34,7 @@ def producer_of(build: ModuleType, **settings: Any) -> Any:
 
     class Sending(build.SendingProducer):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
-            metadata = SimpleNamespace(use=lambda topic: self.calls.append("use"))
+            metadata = SimpleNamespace(use=lambda topic, now: self.calls.append("use"))
             super().__init__(config, lambda: NOW_MS, memory, accumulator, metadata, None)
             self.calls: list[str] = []
             self.queues = accumulator.topics["t"].queues

@@ -35,6 +35,57 @@ def test_every_whole_frame_is_returned_for_any_stream_pieces(bodies: list[bytes]
     assert [bytes(frame) for frame in frames] == bodies, "earlier frames are unchanged"
 
 
+@given(
+    st.lists(st.sampled_from([0, 1, 100, 5_000, 70_000, 300_000]), min_size=1, max_size=8),
+    st.lists(st.integers(1, 200_000), min_size=1, max_size=20),
+)
+def test_frames_are_the_same_if_bytes_are_received_into_the_memory_of_the_reader(
+    sizes: list[int], cuts: list[int]
+) -> None:
+    bodies = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
+    stream = b"".join(map(framed, bodies))
+    reader = FrameReader(limit_bytes=1 << 20)
+    frames: list[memoryview] = []
+    received = 0
+    while received < len(stream):
+        piece = cuts[received % len(cuts)]
+        with reader.room() as room:
+            assert len(room) > 0
+            data = stream[received : received + min(piece, len(room))]
+            room[: len(data)] = data
+        reader.received(len(data))
+        received += len(data)
+        while (frame := reader.next_frame()) is not None:
+            frames.append(frame)
+    assert [bytes(frame) for frame in frames] == bodies, "earlier frames are unchanged"
+
+
+def test_room_grows_with_the_bytes_received_and_not_with_the_announced_length() -> None:
+    reader = FrameReader(limit_bytes=1 << 30)
+    with reader.room() as room:
+        room[:4] = (1 << 30).to_bytes(4, "big")
+        first = len(room)
+    reader.received(4)
+    received = 4
+    for _ in range(8):
+        with reader.room() as room:
+            assert len(room) <= max(4 * received, first)
+            size = len(room)
+        reader.received(size)
+        received += size
+        assert reader.next_frame() is None
+
+
+def test_an_invalid_length_is_malformed_when_room_is_asked_for() -> None:
+    reader = FrameReader(limit_bytes=100)
+    with reader.room() as room:
+        room[:4] = b"\xff\xff\xff\xff"
+        size = len(room)
+    reader.received(size)
+    with pytest.raises(DecodeError, match="-1"):
+        reader.room()
+
+
 @pytest.mark.parametrize("length", [-1, -(2**31), 101, 2**31 - 1])
 def test_a_length_outside_the_limit_is_malformed(length: int) -> None:
     reader = FrameReader(limit_bytes=100)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from gregor.protocol.records import client_records_cy as in_use
 from gregor.protocol.records import v2
 from gregor.protocol.records.batches import iter_records, read_batch
-from gregor.protocol.records.record import Header, Record
+from gregor.protocol.records.compression import Codec
+from gregor.protocol.records.record import Header, Record, TimestampType
 from gregor.protocol.records.varint import INT64_LAST_SHIFT, append_varint
 from tests.conftest import pure_twin
 
@@ -105,3 +106,50 @@ def test_a_record_cut_anywhere_is_refused(build: ModuleType, data: st.DataObject
     cut = data.draw(st.integers(0, len(body) - 1))
     with pytest.raises(build.TruncatedRecordError):
         build.decode_records(body[:cut], 1, 0, 0, None, 0, Nine, "t", 0, None, -1)
+
+
+@BUILDS
+@given(
+    written=st.lists(rows, min_size=1, max_size=8),
+    codec=st.sampled_from([Codec.NONE, Codec.NONE, Codec.GZIP]),
+    is_append_time=st.booleans(),
+    is_transactional=st.booleans(),
+    damage=st.sampled_from([None, None, v2.CRC_AT, v2.MAGIC_AT, -1]),
+    skip=st.integers(0, 9),
+    cut=st.sampled_from([0, 0, 1, 30]),
+)
+def test_a_plain_batch_is_decoded_as_any_batch_and_others_are_left_alone(
+    build: ModuleType,
+    written: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]],
+    codec: Codec,
+    is_append_time: bool,
+    is_transactional: bool,
+    damage: int | None,
+    skip: int,
+    cut: int,
+) -> None:
+    records = [
+        Record(100 + index, timestamp, key, value, tuple(Header(name.encode(), content) for name, content in headers))
+        for index, (timestamp, key, value, headers) in enumerate(written)
+    ]
+    kind = TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME
+    batch = bytearray(
+        v2.build_batch(records, base_offset=100, codec=codec, timestamp_type=kind, is_transactional=is_transactional)
+    )
+    if damage is not None:
+        batch[damage] ^= 0x5A
+    data = memoryview(b"before" + bytes(batch))
+    data = data[: len(data) - cut]
+    found = build.decode_plain_batch(data, 6, True, 100 + skip, Nine, "t", 3, "created", "appended")
+    is_plain = codec is Codec.NONE and not is_transactional and damage is None and not cut and skip < len(records)
+    assert (found is not None) == is_plain
+    if found is not None:
+        view = read_batch(batch)
+        assert view is not None
+        when = "appended" if is_append_time else "created"
+        expected = [
+            Nine("t", 3, record.offset, record.timestamp, when, record.key, record.value, record.headers, -1)
+            for record in iter_records(view)
+            if record.offset >= 100 + skip
+        ]
+        assert found == (expected, len(data), 100 + len(records))
