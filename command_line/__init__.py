@@ -94,7 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status: 0, 1 if the command failed, 2 (from argparse) for a usage error."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     named = next((word for word in words if not word.startswith("-")), None)
-    commands = [named] if named in COMMANDS else list(COMMANDS)
+    # The version needs no command's parser.
+    commands = [named] if named in COMMANDS else [] if words[:1] == ["--version"] else list(COMMANDS)
     try:
         if named is not None and named == words[0] and (near := _near(named)):
             print(f"gregor: there is no command {named!r}; did you mean {near}?", file=sys.stderr)  # noqa: T201

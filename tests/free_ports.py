@@ -7,6 +7,7 @@ below that range. Parallel tests look for free ports too, so each process of tes
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import itertools
 import os
@@ -18,6 +19,7 @@ from pathlib import Path
 FIRST, BEHIND = 20_000, 32_000
 _candidates = itertools.count(random.Random(os.getpid()).randrange(BEHIND - FIRST))
 _claims = (Path(tempfile.gettempdir()) / f"gregor-test-ports-{os.getuid()}").open("ab")
+atexit.register(_claims.close)
 
 
 def free_address() -> tuple[str, int]:
