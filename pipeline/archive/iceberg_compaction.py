@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -30,6 +30,8 @@ class Merger:
     paths: Sequence[str]
     staging: Location
     name: str
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The catalog's settings of the store that the table is in."""
 
 
 @dataclass(slots=True)
@@ -50,7 +52,8 @@ def merge_small_files(desk: Desk, table: Table, staging: Location, number: int) 
     for folder, files in sorted(by_folder.items()):
         for group in _groups(sorted(files, key=lambda file: file.file_path)):
             name = part_name(folder, number)
-            work.append(Merger(table.metadata_location, [file.file_path for file in group], staging, name))
+            paths = [file.file_path for file in group]
+            work.append(Merger(table.metadata_location, paths, staging, name, dict(table.io.properties)))
             merged.names.append(name)
             merged.replaced += group
     with desk.progress(len(work), "files") as progress:
@@ -64,7 +67,7 @@ def merge(work: Merger) -> None:
     from pyiceberg.io.pyarrow import ArrowScan
     from pyiceberg.table import StaticTable
 
-    table = StaticTable.from_metadata(work.metadata)
+    table = StaticTable.from_metadata(work.metadata, dict(work.properties))
     paths = set(work.paths)
     tasks = [task for task in table.scan().plan_files() if task.file.file_path in paths]
     rows = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue()).to_table(tasks)

@@ -269,3 +269,54 @@ def test_dead_letters_that_can_be_decoded_later_become_rows(broker_process: Brok
     assert batch.retried == [topic]
     IcebergTables(ArchiveDescription.read(root), Manifest(root, has_files=False)).publish(batch)  # type: ignore[arg-type]
     assert (len(rows(root)), len(rows(root, "dead_letters"))) == (8, 1)
+
+
+def test_a_table_in_a_warehouse_of_s3_has_each_record_once(
+    broker_process: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run dies after its commit to the table, and another completes it. The archive is in the same bucket; a catalog of SQL stands for those of REST, Hive and Glue."""
+    pytest.importorskip("obstore", reason="stores need gregor-broker[s3]: `make pipeline` installs it")
+    pytest.importorskip("moto", reason="the S3 server of the tests needs gregor-broker[spark-test]")
+    from tests.pipeline.s3_server import s3_server
+
+    topic = "warehoused"
+    make_topic(broker_process, topic)
+    with s3_server() as server:
+        named = {
+            "TYPE": "sql",
+            "URI": f"sqlite:///{tmp_path / 'shop.db'}",
+            "WAREHOUSE": f"s3://{server.bucket}/warehouse",
+            "S3__ENDPOINT": server.environment["AWS_ENDPOINT_URL"],
+            "S3__REGION": "us-east-1",
+        }
+        for key, text in named.items():
+            monkeypatch.setenv(f"PYICEBERG_CATALOG__SHOP__{key}", text)
+        monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+        root = server.root("lake")
+        command = arguments(
+            broker_process, topic, root, "--format", "iceberg", "--values", "string", "--table", "shop.web.visits"
+        )
+        for _ in range(3):
+            produce(broker_process, topic, [b"v%d" % number for number in range(9)] + [b"\xff"])
+            with monkeypatch.context() as patch:
+                patch.setattr(iceberg_tables, "_commit", after(iceberg_tables._commit))
+                with pytest.raises(CrashError):
+                    run_job("archive", *command)
+            run_job("archive", *command)
+        from pyiceberg.catalog import load_catalog
+
+        visits = load_catalog("shop").load_table("web.visits")
+        found = visits.scan().to_arrow().sort_by([("partition", "ascending"), ("offset", "ascending")]).to_pylist()
+        expected = [
+            (partition, offset) for partition in (0, 1) for offset in range(15) if partition == 0 or offset % 5 != 4
+        ]
+        assert [(row["partition"], row["offset"]) for row in found] == expected
+        assert load_catalog("shop").load_table("web.visits_dead_letters").scan().to_arrow().num_rows == 3
+        run_job("archive", *command, "--compact", "--keep-versions", "0")
+        assert visits.refresh().scan().to_arrow().num_rows == len(expected)
+        assert len(list(visits.scan().plan_files())) < 6
+        replayed, _ = run_job(
+            "replay", *("--archive", str(root), "--bootstrap-server", broker_process.bootstrap, "--prefix", "s3-")
+        )
+        assert [row[-1] for row in replayed.rows] == [15, 12]
+        assert run_job("audit", "--archive", str(root), "--topics", topic)[0].is_clean
