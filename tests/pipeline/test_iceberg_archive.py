@@ -274,7 +274,10 @@ def test_dead_letters_that_can_be_decoded_later_become_rows(broker_process: Brok
 def test_a_table_in_a_warehouse_of_s3_has_each_record_once(
     broker_process: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each run dies after its commit to the table, and another completes it. The archive is in the same bucket; a catalog of SQL stands for those of REST, Hive and Glue."""
+    """Each run dies after its commit to the table, and another completes it.
+
+    The archive is in the same bucket; a catalog of SQL stands for those of REST, Hive and Glue.
+    """
     pytest.importorskip("obstore", reason="stores need gregor-broker[s3]: `make pipeline` installs it")
     pytest.importorskip("moto", reason="the S3 server of the tests needs gregor-broker[spark-test]")
     from tests.pipeline.s3_server import s3_server
