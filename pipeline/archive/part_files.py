@@ -6,7 +6,6 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -152,9 +151,9 @@ class PartFiles:
         names = ["date", "hour"] if self._period is Period.HOUR else ["date"]
         if number == UNKNOWN_PERIOD:
             return "".join(f"/{name}={NO_VALUE}" for name in names)
-        seconds = number * (HOUR_US if self._period is Period.HOUR else DAY_US) // 1_000_000
-        moment = datetime.fromtimestamp(seconds, UTC)
-        return f"/date={moment:%Y-%m-%d}" + (f"/hour={moment:%H}" if self._period is Period.HOUR else "")
+        day, hour = divmod(number, 24) if self._period is Period.HOUR else (number, None)
+        # Producers that count in microseconds make years beyond 9999, which Python's own dates have not.
+        return f"/date={np.datetime64(day, 'D')}" + (f"/hour={hour:02d}" if hour is not None else "")
 
     def _close_oldest(self) -> None:
         _, part = self._open.popitem(last=False)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..columns.schemas import RECORDS
+from ..errors import PipelineError
 from ..filesystems.locations import Location
 from ..spark_tasks import run_tasks
 from ..statistics.checksums import MODULUS, sum_of_places
@@ -22,6 +23,10 @@ from .manifest_entry import ArchivedBatch, OffsetRange
 from .part_files import PartFiles
 from .range_rows import STORED_BATCHES, RowSource
 from .value_formats import ValueFormat
+
+FIRST_YEAR_US = -62_135_596_800_000_000
+YEAR_10000_US = 253_402_300_800_000_000
+"""The microseconds from the epoch to the years 1 and 10,000."""
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -165,6 +170,8 @@ def archive_range(work: RangeWork) -> RangeReceipt:
     else:
         decoder = work.values.decoder()
         for batch in work.source.records():
+            if work.description.table_format is TableFormat.ICEBERG:
+                check_years(batch, covers)
             decoded, reasons = decoder.decode(batch["value"])
             size_bytes += bytes_of(batch["key"]) + bytes_of(batch["value"])
             table_rows = with_values(batch, decoded, schema, work.description.fields)
@@ -177,6 +184,18 @@ def archive_range(work: RangeWork) -> RangeReceipt:
             dead_letters += len(reasons)
             checksum += sum_of_places(covers.topic, covers.partition, batch["offset"], [batch["key"], batch["value"]])
     return RangeReceipt(covers, files.close(), letters.close(), rows, dead_letters, checksum % MODULUS, size_bytes)
+
+
+def check_years(rows: pa.RecordBatch, covers: OffsetRange) -> None:
+    """Raise PipelineError for a record whose time PyIceberg cannot have: it writes times as dates of Python."""
+    micros = rows["timestamp"].view(pa.int64())
+    is_outside = pc.or_(pc.less(micros, FIRST_YEAR_US), pc.greater_equal(micros, YEAR_10000_US))
+    if pc.any(is_outside).as_py():
+        offset = rows["offset"].filter(is_outside)[0].as_py()
+        raise PipelineError(
+            f"{covers.topic}-{covers.partition} offset {offset}: a timestamp outside of the years 1 to 9999, which "
+            "tables of Iceberg do not have: archive this topic with another --format"
+        )
 
 
 def tell_written(desk: Desk, receipts: Iterable[RangeReceipt]) -> None:
