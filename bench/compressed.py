@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from bench.side_by_side import SHARED, build_driver
 CODECS = ("lz4", "snappy", "gzip")
 RECORD_BYTES = (100, 1000)
 VERSIONS = (1, 3)
+LEADERS_S = 3.0
 FETCH_BYTES = str(50 << 20)
 Found = dict[tuple[str, int, int, str], list[tuple[float, float]]]
 """Records/s and us of CPU a record in each round, by codec, size of records, version of Fetch and broker."""
@@ -29,7 +31,12 @@ def fill(driver: Path, broker: OneBroker, megabytes: int) -> None:
     """Fill a topic of so many megabytes, before compression, for each codec and size."""
     for codec in CODECS:
         for size in RECORD_BYTES:
-            topic = ["--topic", f"{codec}-{size}", "--create", "--partitions", "6", "--payload", "text"]
+            drive(driver, broker, "create", "--topic", f"{codec}-{size}", "--partitions", "6")
+    # Kafka answers a request for a new partition with an error until the partition has its leader.
+    time.sleep(LEADERS_S)
+    for codec in CODECS:
+        for size in RECORD_BYTES:
+            topic = ["--topic", f"{codec}-{size}", "--payload", "text"]
             records = ["--records", str(megabytes * 1_000_000 // size), "--size", str(size), "--codec", codec]
             drive(driver, broker, "fill", *topic, *records, "--batch-bytes", "16384")
 
