@@ -138,6 +138,8 @@ class CompileChanged(build_ext):
                 include_path=[folder],
                 shared_utility_qualified_name=SHARED_UTILITY,
                 quiet=True,
+                # Cython compares times, and does not look at the .pxd files of other packages; `kept` compares digests.
+                force=True,
                 nthreads=translators(len(changed)),
             )
         generated = {extension.name: extension.sources for extension in translated}
