@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import importlib
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -25,10 +27,18 @@ _COMPLAINT = re.compile(r"\S+\.proto:")
 def compiled(schema: RegisteredSchema) -> Any:
     """Return the FileDescriptor of a schema. Raises RegistryError for one that protoc refuses.
 
-    protoc runs as a process, so that its output and its limits are its own.
+    The schema is the text of a file, or a serialized FileDescriptorProto in base64, as Confluent's Python serializer
+    registers it. protoc runs as a process, so that its output and its limits are its own.
     """
     from google.protobuf import descriptor_pb2, descriptor_pool
 
+    if (described := _descriptor_in_base64(schema)) is not None:
+        pool = descriptor_pool.DescriptorPool()
+        try:
+            _add_with_imports(pool, described, dict(schema.references))
+            return pool.FindFileByName(described.name)
+        except (KeyError, TypeError) as fault:
+            raise RegistryError(f"schema {schema.number} is no Protobuf schema: {fault}"[:LONGEST_COMPLAINT]) from None
     with tempfile.TemporaryDirectory(prefix="gregor-proto-") as folder:
         for name, text in _files(schema):
             path = Path(folder, name)
@@ -56,6 +66,52 @@ def compiled(schema: RegisteredSchema) -> Any:
     for each in files.file:
         pool.Add(each)
     return pool.FindFileByName(FILE)
+
+
+def _descriptor_in_base64(schema: RegisteredSchema) -> Any:
+    """Return the FileDescriptorProto that a schema is, None for a text."""
+    from google.protobuf import descriptor_pb2
+    from google.protobuf.message import DecodeError
+
+    try:
+        described = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(schema.text, validate=True))
+    except (ValueError, DecodeError):
+        return None
+    return described if described.name else None
+
+
+def _add_with_imports(pool: Any, described: Any, referred: Mapping[str, RegisteredSchema]) -> None:
+    """Add a file to a pool, after those that it imports. Raises KeyError for a file that is not referred to."""
+    from google.protobuf import descriptor_pb2
+
+    for name in described.dependency:
+        further: Mapping[str, RegisteredSchema] = {}
+        if name in referred:
+            imported, further = _descriptor_in_base64(referred[name]), dict(referred[name].references)
+            if imported is None:
+                imported = descriptor_pb2.FileDescriptorProto()
+                compiled(referred[name]).CopyToProto(imported)
+            imported.name = name
+        else:
+            imported = _well_known_file(name)
+        _add_with_imports(pool, imported, further)
+    pool.Add(described)
+
+
+def _well_known_file(name: str) -> Any:
+    """Return the FileDescriptorProto of a file that protobuf brings. Raises KeyError for another file."""
+    from google.protobuf import descriptor_pb2, descriptor_pool
+
+    path = PurePosixPath(name)
+    described = descriptor_pb2.FileDescriptorProto()
+    try:
+        if path.parent != PurePosixPath("google/protobuf"):
+            raise KeyError(name)
+        importlib.import_module(f"google.protobuf.{path.stem}_pb2")
+        descriptor_pool.Default().FindFileByName(name).CopyToProto(described)
+    except (ImportError, KeyError):
+        raise KeyError(f"it imports {name}, which it does not refer to") from None
+    return described
 
 
 def message_at(schema: RegisteredSchema, indexes: tuple[int, ...]) -> Any:

@@ -1,5 +1,6 @@
 """Values by the schemas of a registry: evolving schemas, references, hostile bytes, and a registry that fails."""
 
+import base64
 import io
 import json
 import pickle
@@ -19,7 +20,7 @@ from gregor.pipeline.archive.description import Values
 from gregor.pipeline.archive.value_formats import RegisteredValues, ValueFormat
 from gregor.pipeline.errors import OptionError, RegistryError
 from gregor.pipeline.values import registry as registry_module
-from gregor.pipeline.values.protobuf_schemas import message_named
+from gregor.pipeline.values.protobuf_schemas import compiled, message_named
 from gregor.pipeline.values.registry import BoundedCache, Registry, UnknownSchemaError
 from gregor.pipeline.values.registry_settings import RegistrySettings
 from gregor.pipeline.values.wire_format import WireFormatError, read_message_indexes, split_header, write_header
@@ -192,9 +193,24 @@ def protobuf(found: ValueFormat, name: str, **fields: Any) -> Any:
     return message_factory.GetMessageClass(message_named(found.registered.reader, name))(**fields)
 
 
-def test_protobuf_messages_with_imports_and_all_kinds_of_fields_are_decoded(server: SchemaRegistry) -> None:
+def in_base64(server: SchemaRegistry, subject: str) -> str:
+    """Return the Protobuf schema of a subject as Confluent's Python serializer registers it."""
+    schema = RegisteredValues.of_subject(settings(server), subject).reader
+    return base64.b64encode(compiled(schema).serialized_pb).decode()
+
+
+@pytest.mark.parametrize("descriptors", [(), ("o-value",), ("money", "o-value")], ids=["texts", "one", "both"])
+def test_protobuf_messages_with_imports_and_all_kinds_of_fields_are_decoded(
+    server: SchemaRegistry, descriptors: tuple[str, ...]
+) -> None:
     server.register("money", MONEY, "PROTOBUF")
     number = server.register("o-value", ORDER, "PROTOBUF", AMOUNT_REFERENCE)
+    reference = AMOUNT_REFERENCE
+    if "money" in descriptors:
+        server.register("money", in_base64(server, "money"), "PROTOBUF")
+        reference = [{**AMOUNT_REFERENCE[0], "version": 2}]
+    if "o-value" in descriptors:
+        number = server.register("o-value", in_base64(server, "o-value"), "PROTOBUF", reference)
     found = format_of(server, Values.PROTOBUF, "o-value", "Order")
     full = protobuf(found, "Order", id=5, lines=[{"sku": "a", "count": 2}], tags={"k": 1}, color=1, big=2**64 - 1)
     full.at.FromMilliseconds(1_700_000_000_123)
@@ -261,6 +277,18 @@ def test_protobuf_schemas_that_cannot_become_columns_are_refused(
     server.register("p-value", text, "PROTOBUF")
     with pytest.raises((RegistryError, OptionError), match=complaint):
         format_of(server, Values.PROTOBUF, "p-value", message)
+
+
+@pytest.mark.parametrize(
+    "imported", ["money/amount.proto", "google/protobuf/missing.proto", "google/protobuf/../../os.proto"]
+)
+def test_a_descriptor_that_imports_what_it_does_not_refer_to_is_refused(server: SchemaRegistry, imported: str) -> None:
+    from google.protobuf import descriptor_pb2
+
+    file = descriptor_pb2.FileDescriptorProto(name="a.proto", dependency=[imported])
+    server.register("p-value", base64.b64encode(file.SerializeToString()).decode(), "PROTOBUF")
+    with pytest.raises(RegistryError, match=f"imports {imported}, which it does not refer to"):
+        format_of(server, Values.PROTOBUF, "p-value")
 
 
 def test_an_import_cannot_leave_its_folder(server: SchemaRegistry) -> None:
