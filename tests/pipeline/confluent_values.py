@@ -6,6 +6,7 @@ and prints a line for each kind; `read` takes such lines and prints the values a
 
 import json
 import sys
+from typing import Any
 
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
@@ -27,7 +28,7 @@ JSON = {
 }
 
 
-def protobuf_class():
+def protobuf_class() -> Any:
     """Return the class of the second message of a file that imports another one."""
     file = descriptor_pb2.FileDescriptorProto(name="order.proto", package="shop", syntax="proto3")
     file.dependency.append("google/protobuf/timestamp.proto")
@@ -42,12 +43,12 @@ def protobuf_class():
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
 
 
-def context(kind):
+def context(kind: str) -> Any:
     """Return the place of a value: its topic has the name of its kind."""
     return SerializationContext(kind, MessageField.VALUE)
 
 
-def main(url, action):
+def main(url: str, action: str) -> None:
     """Write or read the three values."""
     client = SchemaRegistryClient({"url": url})
     order_class = protobuf_class()
