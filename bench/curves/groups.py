@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.broker_pair import BenchBroker
-from bench.curves.work import Figures, Work, asker, connect, cpu_us, create_topics, resident_mib
+from bench.curves.work import Figures, Work, WorkOfConnections, asker, connect, cpu_us, create_topics, resident_mib
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -20,22 +20,13 @@ from gregor.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from gregor.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.wire import Wire
 
 
-class Members(Work):
+class Members(WorkOfConnections):
     """Members of one group: the time of a rebalance in which all take part, and their heartbeats."""
 
     NAME = "members of a group"
     SIZES = (1, 10, 100, 1_000)
-
-    def __init__(self) -> None:
-        self._wires: list[Wire] = []
-
-    def grow(self, broker: BenchBroker, size: int) -> None:
-        """Open a connection for each member."""
-        while len(self._wires) < size:
-            self._wires.append(connect(broker))
 
     def measure(self, broker: BenchBroker, size: int) -> Figures:
         """Let a new group of that size form, and send heartbeats of all members."""
@@ -95,11 +86,6 @@ class Members(Work):
         if refused:
             raise RuntimeError(f"{key.name}: {', '.join(sorted(refused))}")
         return answers
-
-    def end(self) -> None:
-        """Close all connections."""
-        while self._wires:
-            self._wires.pop().socket.close()
 
 
 class Groups(Work):

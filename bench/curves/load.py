@@ -7,14 +7,25 @@ import time
 from typing import ClassVar
 
 from bench.broker_pair import BenchBroker
-from bench.curves.work import MIB, Figures, Work, asker, connect, cpu_us, create_topics, produce, resident_mib
+from bench.curves.work import (
+    MIB,
+    Figures,
+    Work,
+    WorkOfConnections,
+    asker,
+    connect,
+    cpu_us,
+    create_topics,
+    produce,
+    resident_mib,
+    seconds_to_restart,
+)
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from gregor.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from gregor.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from gregor.protocol.records import v2
 from gregor.protocol.records.record import Record
-from tests.wire import Wire
 
 
 class Topics(Work):
@@ -38,29 +49,20 @@ class Topics(Work):
                 "Metadata of all, CPU us": cpu_us(broker, every),
                 "RSS, MiB": resident_mib(broker),
             }
-        broker.stop()
-        begun = time.monotonic()
-        broker.start()
-        with connect(broker) as wire:
-            asker(wire, ApiKey.PRODUCE, 7, produce("t0"), 1)()
-        figures["restart, s"] = time.monotonic() - begun
+        figures["restart, s"] = seconds_to_restart(broker, signal.SIGTERM, "t0")
         return figures
 
 
-class Connections(Work):
+class Connections(WorkOfConnections):
     """Open connections: one record produced on one connection after the other."""
 
     NAME = "connections"
     SIZES = (1, 10, 100, 1_000, 10_000)
 
-    def __init__(self) -> None:
-        self._wires: list[Wire] = []
-
     def grow(self, broker: BenchBroker, size: int) -> None:
         """Open connections up to that number."""
         create_topics(broker, ["t0"])
-        while len(self._wires) < size:
-            self._wires.append(connect(broker))
+        super().grow(broker, size)
 
     def measure(self, broker: BenchBroker, size: int) -> Figures:
         """Return the CPU cost of a request while all connections are open, and the memory."""
@@ -73,11 +75,6 @@ class Connections(Work):
             return len(self._wires)
 
         return {"Produce, CPU us": cpu_us(broker, ask), "RSS, MiB": resident_mib(broker)}
-
-    def end(self) -> None:
-        """Close all connections."""
-        while self._wires:
-            self._wires.pop().socket.close()
 
 
 class LogSize(Work):
@@ -93,8 +90,7 @@ class LogSize(Work):
     def grow(self, broker: BenchBroker, size: int) -> None:
         """Produce batches of 16 kB up to that size."""
         create_topics(broker, ["log"])
-        request = produce("log")
-        request.topic_data[0].partition_data[0].records = self.BATCH
+        request = produce("log", self.BATCH)
         with connect(broker) as wire:
             append = asker(wire, ApiKey.PRODUCE, 7, request, 1)
             while self._written < size * 1_000_000:
@@ -116,30 +112,21 @@ class LogSize(Work):
                 "Fetch of a batch, CPU us": cpu_us(broker, asker(wire, ApiKey.FETCH, 11, fetching, 100)),
                 "RSS, MiB": resident_mib(broker),
             }
-        broker.stop(signal.SIGKILL)
-        begun = time.monotonic()
-        broker.start()
-        with connect(broker) as wire:
-            asker(wire, ApiKey.PRODUCE, 7, produce("log"), 1)()
-        figures["start after kill -9, s"] = time.monotonic() - begun
+        figures["start after kill -9, s"] = seconds_to_restart(broker, signal.SIGKILL, "log")
         return figures
 
 
-class SlowConsumers(Work):
+class SlowConsumers(WorkOfConnections):
     """Old consumers that asked for a megabyte to convert and do not read it: the cost of others' requests."""
 
     NAME = "slow consumers"
     SIZES = (1, 10, 100, 1_000)
 
-    def __init__(self) -> None:
-        self._wires: list[Wire] = []
-
     def grow(self, broker: BenchBroker, size: int) -> None:
         """Produce 2 MB once; let further consumers ask for a megabyte as Fetch v3."""
         if not self._wires:
             create_topics(broker, ["t0", "old"])
-            request = produce("old")
-            request.topic_data[0].partition_data[0].records = LogSize.BATCH
+            request = produce("old", LogSize.BATCH)
             with connect(broker) as wire:
                 asker(wire, ApiKey.PRODUCE, 7, request, 2 * MIB // len(LogSize.BATCH))()
         part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=MIB)
@@ -155,8 +142,3 @@ class SlowConsumers(Work):
         with connect(broker) as wire:
             cost = cpu_us(broker, asker(wire, ApiKey.PRODUCE, 7, produce("t0"), 500))
         return {"Produce, CPU us": cost, "RSS, MiB": resident_mib(broker)}
-
-    def end(self) -> None:
-        """Disconnect all consumers."""
-        while self._wires:
-            self._wires.pop().socket.close()

@@ -6,6 +6,7 @@ returns the figures there. The requests are encoded once, so that the client cos
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
@@ -61,9 +62,9 @@ def asker(wire: Wire, key: ApiKey, version: int, request: object, repeats: int) 
     return ask
 
 
-def produce(topic: str, partition: int = 0) -> ProduceRequest:
-    """Return a request with one record of 100 bytes, acks=1."""
-    data = PartitionProduceData(index=partition, records=RECORD)
+def produce(topic: str, records: bytes = RECORD) -> ProduceRequest:
+    """Return a request with these records for partition 0, one of 100 bytes unless told, acks=1."""
+    data = PartitionProduceData(index=0, records=records)
     return ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=[data])])
 
 
@@ -72,12 +73,25 @@ def resident_mib(broker: BenchBroker) -> float:
     return resident_bytes(broker.pid) / MIB
 
 
-def create_topics(broker: BenchBroker, names: Sequence[str], partitions: int = 1) -> None:
-    """Create topics in requests of `TOPICS_A_REQUEST`; topics that exist stay. Raises RuntimeError for refusals."""
+def seconds_to_restart(broker: BenchBroker, how: signal.Signals, topic: str) -> float:
+    """Stop and start the broker; return the seconds from the start to the first acknowledged record of a topic."""
+    broker.stop(how)
+    begun = time.monotonic()
+    broker.start()
+    with connect(broker) as wire:
+        asker(wire, ApiKey.PRODUCE, 7, produce(topic), 1)()
+    return time.monotonic() - begun
+
+
+def create_topics(broker: BenchBroker, names: Sequence[str]) -> None:
+    """Create topics of one partition, `TOPICS_A_REQUEST` a request; topics that exist stay.
+
+    Raises RuntimeError for refusals.
+    """
     with connect(broker) as wire:
         for begin in range(0, len(names), TOPICS_A_REQUEST):
             topics = [
-                CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+                CreatableTopic(name=name, num_partitions=1, replication_factor=1)
                 for name in names[begin : begin + TOPICS_A_REQUEST]
             ]
             answer = wire.ask(ApiKey.CREATE_TOPICS, 4, CreateTopicsRequest(topics=topics, timeout_ms=300_000))
@@ -98,8 +112,6 @@ class Work:
 
     NAME: ClassVar[str]
     SIZES: ClassVar[Sequence[int]]
-    SETTINGS: ClassVar[Sequence[str]] = ()
-    """The brokers' settings."""
 
     def grow(self, broker: BenchBroker, size: int) -> None:
         """Bring the broker to a size."""
@@ -111,3 +123,20 @@ class Work:
 
     def end(self) -> None:
         """Close what `grow` has left open."""
+
+
+class WorkOfConnections(Work):
+    """Work whose size is a number of open connections."""
+
+    def __init__(self) -> None:
+        self._wires: list[Wire] = []
+
+    def grow(self, broker: BenchBroker, size: int) -> None:
+        """Open connections up to that number."""
+        while len(self._wires) < size:
+            self._wires.append(connect(broker))
+
+    def end(self) -> None:
+        """Close all connections."""
+        while self._wires:
+            self._wires.pop().socket.close()
