@@ -15,7 +15,7 @@ from bench.process_tree import Part, cpu_by_part, watched_memory
 
 
 class Costs(dict[str, float]):
-    """What happened during `SparkProcess.costs`, filled at its end.
+    """The costs of the work in a `SparkProcess.costs` context, filled at its end.
 
     Seconds of CPU: `spark_cpu`, of it `driver_cpu`, `jvm_cpu` and `workers_cpu`, and `broker_cpu`; `wall_seconds`;
     MiB of memory at its peak: `mib`, and `driver_mib`, `jvm_mib`, `workers_mib`.

@@ -1,4 +1,4 @@
-"""What a task of Spark does once in its Python process, which Spark keeps for further tasks."""
+"""The settings of a Python process of Spark, made once by its first task; Spark keeps the process for further tasks."""
 
 from __future__ import annotations
 

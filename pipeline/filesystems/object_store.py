@@ -137,7 +137,7 @@ class ObjectStore:
 
     @property
     def limits(self) -> Limits:
-        """How long a request of this store may take."""
+        """The time limits of a request to this store."""
         return self._settings().limits
 
     def _put(self, key: str, contents: bytes, mode: str) -> None:

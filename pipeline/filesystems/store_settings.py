@@ -58,7 +58,7 @@ ADDRESSES = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long a store's client waits, in seconds, and how often it repeats a request."""
+    """The time limits of a store's client, in seconds, and the number of times that it repeats a request."""
 
     connect_s: float = 10.0
     request_s: float = 60.0

@@ -30,7 +30,7 @@ class WaitingFetch(Protocol):
 
 
 class _Rest(NamedTuple):
-    """What must stay the same of a partition that the follower has wholly copied."""
+    """The state of a partition at rest; any change of the state ends the rest."""
 
     log: PartitionLog
     log_start_offset: int

@@ -248,7 +248,7 @@ async def test_a_full_disk_refuses_and_the_next_request_is_appended(
 
 
 async def test_damaged_requests_have_the_same_effect_as_on_the_handler(asking: Asking, dispatcher: Dispatcher) -> None:
-    """What the lane answers, the handler answers too, with the next offset."""
+    """The handler gives the answers of the lane, with the next offset."""
     log = asking.broker.services.partitions.get("t", 0).log
     chance = random.Random(5)
     taken = 0
