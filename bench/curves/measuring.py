@@ -108,7 +108,7 @@ def main(arguments: list[str]) -> int:
         kind = KINDS[name]
         scratch = Path(tempfile.mkdtemp(prefix="gregor-curves-"))
         try:
-            with broker_pair(scratch / "brokers", only=options.only) as brokers:
+            with broker_pair(scratch / "brokers", *kind.SETTINGS, only=options.only) as brokers:
                 results[name] = {
                     broker.name: curve(kind, broker, sizes_of(kind, options.largest)) for broker in brokers
                 }

@@ -112,6 +112,8 @@ class Work:
 
     NAME: ClassVar[str]
     SIZES: ClassVar[Sequence[int]]
+    SETTINGS: ClassVar[Sequence[str]] = ()
+    """Settings of both brokers, as lines of server.properties."""
 
     def grow(self, broker: BenchBroker, size: int) -> None:
         """Bring the broker to a size."""

@@ -1,6 +1,8 @@
 """Modules of handlers that are imported when the first of their requests arrives.
 
-Most brokers never see most of the APIs: importing all handlers and their messages would take a quarter of a start.
+Most brokers never see most of the APIs: importing all handlers and their messages would take a quarter of a start. The
+table of APIs needs a function for each row, so here functions are deferred, and a module with its first call; libraries
+are deferred as modules (`DeferredModule` in `command_line/importing.py`).
 """
 
 from __future__ import annotations
@@ -40,3 +42,13 @@ class DeferredHandlers:
 
     def __getattr__(self, name: str) -> DeferredFunction:
         return DeferredFunction(self._module, name)
+
+
+def deferred_handlers(name: str) -> DeferredHandlers:
+    """Return the stand-in for a module of `handlers/` that is not imported yet.
+
+    Raises AttributeError for names that no such module has, by which `import` and `inspect` look at packages.
+    """
+    if name.startswith("_"):
+        raise AttributeError(name)
+    return DeferredHandlers(name)

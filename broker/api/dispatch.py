@@ -32,6 +32,7 @@ from ..server.parts import Answer
 from ..server.receive_buffer_cy import LENGTH
 from ..server.request_header_cy import FIXED, Header, parse_header
 from .contract import Api, Handler, RequestContext, Route, VersionRange
+from .deferred_handlers import DeferredFunction
 from .handlers.api_versions import unsupported_version
 from .handlers.produce import refused_append
 from .plain_lane_cy import PlainLane
@@ -137,6 +138,8 @@ class Dispatcher:
         version = header.api_version
         if api is None or not api.min_version <= version <= api.max_version:
             return None
+        if isinstance(api.handler, DeferredFunction):
+            api = api._replace(handler=api.handler.__wrapped__)
         served = self._served[header.api_key, version] = ServedVersion(
             api,
             request_class(api.key),

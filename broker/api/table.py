@@ -4,69 +4,41 @@ for."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from ...protocol.acls import AclOperation
 from ...protocol.apis import ApiKey, GregorApiKey
 from .contract import Api, always
-from .deferred_handlers import DeferredHandlers
-from .handlers import api_versions, fetch, metadata, produce
+from .handlers import (
+    acls,
+    append_numbered,
+    clients,
+    cluster,
+    configs,
+    consumer_groups,
+    delegation_tokens,
+    delete_records,
+    find_coordinator,
+    groups,
+    list_offsets,
+    log_directories,
+    offset_for_leader_epoch,
+    offsets,
+    producers,
+    quotas,
+    replicas,
+    security,
+    telemetry,
+    topic_partitions,
+    topics,
+    transaction_admin,
+    transactions,
+    voters,
+)
+from .handlers.api_versions import handle_api_versions
+from .handlers.fetch import handle_fetch
+from .handlers.metadata import handle_metadata
+from .handlers.produce import handle_produce, uses_transactional_id
 from .rights import on_cluster, on_group, on_transactional_id
-
-if TYPE_CHECKING:
-    from .handlers import (
-        acls,
-        append_numbered,
-        clients,
-        cluster,
-        configs,
-        consumer_groups,
-        delete_records,
-        find_coordinator,
-        groups,
-        list_offsets,
-        log_directories,
-        offset_for_leader_epoch,
-        offsets,
-        producers,
-        quotas,
-        replicas,
-        security,
-        telemetry,
-        topic_partitions,
-        topics,
-        transaction_admin,
-        transactions,
-        voters,
-    )
-    from .handlers import (
-        delegation_tokens as tokens,
-    )
-else:
-    acls = DeferredHandlers("acls")
-    append_numbered = DeferredHandlers("append_numbered")
-    clients = DeferredHandlers("clients")
-    cluster = DeferredHandlers("cluster")
-    configs = DeferredHandlers("configs")
-    consumer_groups = DeferredHandlers("consumer_groups")
-    delete_records = DeferredHandlers("delete_records")
-    find_coordinator = DeferredHandlers("find_coordinator")
-    groups = DeferredHandlers("groups")
-    list_offsets = DeferredHandlers("list_offsets")
-    log_directories = DeferredHandlers("log_directories")
-    offset_for_leader_epoch = DeferredHandlers("offset_for_leader_epoch")
-    offsets = DeferredHandlers("offsets")
-    producers = DeferredHandlers("producers")
-    quotas = DeferredHandlers("quotas")
-    replicas = DeferredHandlers("replicas")
-    security = DeferredHandlers("security")
-    telemetry = DeferredHandlers("telemetry")
-    topic_partitions = DeferredHandlers("topic_partitions")
-    topics = DeferredHandlers("topics")
-    transaction_admin = DeferredHandlers("transaction_admin")
-    transactions = DeferredHandlers("transactions")
-    voters = DeferredHandlers("voters")
-    tokens = DeferredHandlers("delegation_tokens")
 
 READ, WRITE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS = (
     AclOperation.READ,
@@ -86,15 +58,15 @@ APIS: Mapping[int, Api] = {
             ApiKey.PRODUCE,
             0,
             11,
-            produce.handle_produce,
+            handle_produce,
             is_pipelined=True,
             max_version_with_transactions_v2=12,
             abortable_since=11,
             transactions_v2_since=12,
-            rights=(on_transactional_id(WRITE, if_=produce.uses_transactional_id),),
+            rights=(on_transactional_id(WRITE, if_=uses_transactional_id),),
             topic_operations=(WRITE,),
         ),
-        Api(ApiKey.FETCH, 0, 17, fetch.handle_fetch, changes_nothing=True),
+        Api(ApiKey.FETCH, 0, 17, handle_fetch, changes_nothing=True),
         Api(
             ApiKey.LIST_OFFSETS,
             0,
@@ -103,7 +75,7 @@ APIS: Mapping[int, Api] = {
             changes_nothing=True,
             topic_operations=(DESCRIBE,),
         ),
-        Api(ApiKey.METADATA, 0, 12, metadata.handle_metadata, changes_nothing=True),
+        Api(ApiKey.METADATA, 0, 12, handle_metadata, changes_nothing=True),
         Api(
             ApiKey.OFFSET_COMMIT,
             0,
@@ -129,7 +101,7 @@ APIS: Mapping[int, Api] = {
         Api(ApiKey.DESCRIBE_GROUPS, 0, 5, groups.handle_describe_groups, changes_nothing=True),
         Api(ApiKey.LIST_GROUPS, 0, 5, groups.handle_list_groups, changes_nothing=True),
         Api(ApiKey.SASL_HANDSHAKE, 0, 1, security.handle_sasl_handshake),
-        Api(ApiKey.API_VERSIONS, 0, 4, api_versions.handle_api_versions, changes_nothing=True),
+        Api(ApiKey.API_VERSIONS, 0, 4, handle_api_versions, changes_nothing=True),
         Api(ApiKey.CREATE_TOPICS, 0, 7, topics.handle_create_topics, is_for_controller=always, strict_quota_since=6),
         Api(ApiKey.DELETE_TOPICS, 0, 6, topics.handle_delete_topics, is_for_controller=always, strict_quota_since=5),
         Api(ApiKey.DELETE_RECORDS, 0, 2, delete_records.handle_delete_records, topic_operations=(DELETE,)),
@@ -250,28 +222,28 @@ APIS: Mapping[int, Api] = {
             ApiKey.CREATE_DELEGATION_TOKEN,
             0,
             3,
-            tokens.handle_create_delegation_token,
+            delegation_tokens.handle_create_delegation_token,
             is_for_controller=always,
         ),
         Api(
             ApiKey.RENEW_DELEGATION_TOKEN,
             0,
             2,
-            tokens.handle_renew_delegation_token,
+            delegation_tokens.handle_renew_delegation_token,
             is_for_controller=always,
         ),
         Api(
             ApiKey.EXPIRE_DELEGATION_TOKEN,
             0,
             2,
-            tokens.handle_expire_delegation_token,
+            delegation_tokens.handle_expire_delegation_token,
             is_for_controller=always,
         ),
         Api(
             ApiKey.DESCRIBE_DELEGATION_TOKEN,
             0,
             3,
-            tokens.handle_describe_delegation_token,
+            delegation_tokens.handle_describe_delegation_token,
             changes_nothing=True,
         ),
         Api(ApiKey.DELETE_GROUPS, 0, 2, groups.handle_delete_groups, waits_for_replicas=groups.groups_to_delete),

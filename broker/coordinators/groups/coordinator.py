@@ -33,7 +33,7 @@ from .consumer_group_log import ConsumerGroupLog
 from .consumer_groups import ConsumerGroups
 from .consumer_protocol import ConsumerProtocol, HeartbeatingClient
 from .current_topics import CurrentTopics, TopicSource
-from .description import describe_classic, describe_unknown, is_listed, list_group
+from .description import describe_classic, describe_unknown, listed_groups
 from .expiry import MINUTE_MS, expired_offsets
 from .group_log import GroupLog
 from .group_map import Group, GroupMap
@@ -333,8 +333,7 @@ class GroupCoordinator:
     def list(self, states: Sequence[str], types: Sequence[str]) -> tuple[ErrorCode, list[ListedGroup]]:
         """Handle ListGroups: return the groups that pass the filters, and an error while some are being loaded."""
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.partitions.is_reading else ErrorCode.NONE
-        listed = map(list_group, self._groups)
-        return error, [group for group in listed if is_listed(group, states, types)]
+        return error, listed_groups(self._groups, states, types)
 
     def delete(self, group_id: str) -> None:
         """Handle DeleteGroups for one group.

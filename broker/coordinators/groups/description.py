@@ -54,8 +54,16 @@ def list_group(group: Group) -> ListedGroup:
     )
 
 
-def is_listed(group: ListedGroup, states: Iterable[str], types: Iterable[str]) -> bool:
-    """Return whether a group passes filters by state (KIP-518) and type (KIP-848); an empty filter passes all."""
+def listed_groups(groups: Iterable[Group], states: Iterable[str], types: Iterable[str]) -> list[ListedGroup]:
+    """Return the entries of groups that pass filters by state (KIP-518) and type (KIP-848); an empty filter passes
+    all."""
     wanted_states, wanted_types = {name.lower() for name in states}, {name.lower() for name in types}
-    has_state = not wanted_states or group.group_state.lower() in wanted_states
-    return has_state and (not wanted_types or group.group_type in wanted_types)
+    listed = map(list_group, groups)
+    if not wanted_states and not wanted_types:
+        return list(listed)
+    return [
+        group
+        for group in listed
+        if (not wanted_states or group.group_state.lower() in wanted_states)
+        and (not wanted_types or group.group_type in wanted_types)
+    ]

@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.api.handlers import delegation_tokens, security
+from gregor.broker.api.handlers.delegation_tokens import (
+    handle_describe_delegation_token,
+    handle_expire_delegation_token,
+    handle_renew_delegation_token,
+)
 from gregor.broker.api.handlers.groups import handle_leave_group
+from gregor.broker.api.handlers.security import handle_sasl_authenticate, handle_sasl_handshake
 from gregor.broker.api.handlers.transaction_admin import handle_list_transactions
 from gregor.broker.api.handlers.voters import handle_remove_raft_voter
 from gregor.protocol.errors import ErrorCode
@@ -29,11 +34,11 @@ NO_TOKENS = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 @pytest.mark.parametrize(
     ("handler", "request_", "code"),
     [
-        (delegation_tokens.handle_renew_delegation_token, RenewDelegationTokenRequest(), NO_TOKENS),
-        (delegation_tokens.handle_expire_delegation_token, ExpireDelegationTokenRequest(), NO_TOKENS),
-        (delegation_tokens.handle_describe_delegation_token, DescribeDelegationTokenRequest(), NO_TOKENS),
-        (security.handle_sasl_handshake, SaslHandshakeRequest(mechanism="PLAIN"), ErrorCode.ILLEGAL_SASL_STATE),
-        (security.handle_sasl_authenticate, SaslAuthenticateRequest(), ErrorCode.ILLEGAL_SASL_STATE),
+        (handle_renew_delegation_token, RenewDelegationTokenRequest(), NO_TOKENS),
+        (handle_expire_delegation_token, ExpireDelegationTokenRequest(), NO_TOKENS),
+        (handle_describe_delegation_token, DescribeDelegationTokenRequest(), NO_TOKENS),
+        (handle_sasl_handshake, SaslHandshakeRequest(mechanism="PLAIN"), ErrorCode.ILLEGAL_SASL_STATE),
+        (handle_sasl_authenticate, SaslAuthenticateRequest(), ErrorCode.ILLEGAL_SASL_STATE),
         (handle_remove_raft_voter, RemoveRaftVoterRequest(cluster_id="other"), ErrorCode.INCONSISTENT_CLUSTER_ID),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Message) else "",
