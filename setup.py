@@ -30,7 +30,17 @@ from setuptools.command.build_ext import build_ext
 RECORDS = Path("protocol/records")
 ROOMS_WITH_COMPILED_MODULES = (
     RECORDS,
-    *map(Path, ("protocol", "client/producer", "broker/server", "broker/api", "storage/log")),
+    *map(
+        Path,
+        (
+            "protocol",
+            "client/producer",
+            "broker/server",
+            "broker/api",
+            "broker/replicas/replication",
+            "storage/log",
+        ),
+    ),
 )
 CHECKSUMS = "crc_cy"
 """The one module that contains crc_simd.c; the others call its functions."""

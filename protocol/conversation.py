@@ -112,6 +112,24 @@ class Conversation:
             self._in_flight.append(request)
         return request
 
+    @property
+    def latest_correlation_id(self) -> int:
+        """The correlation id of the latest request."""
+        return (self._next_correlation_id - 1) & LAST_CORRELATION_ID
+
+    def header_tail(self, key: AnyApiKey, version: int) -> bytes:
+        """Return the end of a request's header: the client id and no tagged fields."""
+        return self._header_tails[request_header_version(key, version)]
+
+    def replace_latest(self, correlation_id: int) -> None:
+        """Expect the answer to a request with this correlation id instead of that to the latest one, the only one.
+
+        The driver has written that request, and all since the latest one, itself: they differ in a few bytes.
+        """
+        (request,) = self._in_flight
+        request.correlation_id = correlation_id
+        self._next_correlation_id = (correlation_id + 1) & LAST_CORRELATION_ID
+
     def submit_each(self, message: Message, version: int, records: Sequence[Buffer]) -> None:
         """Append a request for each of ``records``, which replace the empty last field of ``message``.
 

@@ -6,7 +6,7 @@ have changed since the one before. The broker's side is `broker/replicas/fetchin
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Generic, TypeVar
 
 from .messages.fetch import FetchRequest
@@ -62,6 +62,16 @@ class IncrementalFetchSession(Generic[Key, Position]):
         for key in gone:
             del self._known[key]
         return gone
+
+    @property
+    def stamped(self) -> tuple[int, int]:
+        """The id and the epoch of the next request."""
+        return self._id, self._epoch
+
+    def continued(self, epoch: int, positions: Iterable[tuple[Key, Position]]) -> None:
+        """Take the epoch of the latest request, and positions that the broker knows from requests not made here."""
+        self._epoch = epoch
+        self._known.update(positions)
 
     def answered(self, session_id: int) -> None:
         """Continue with the session id of an answer without an error; 0 if the broker keeps no session."""

@@ -14,7 +14,14 @@ import gregor.protocol.records
 from tests.broker_process import BrokerProcess, running_broker
 
 PACKAGE_FOLDER = Path(gregor.protocol.records.__file__).parents[2]
-ROOMS_WITH_COMPILED_MODULES = ("broker/api", "broker/server", "protocol", "protocol/records", "storage/log")
+ROOMS_WITH_COMPILED_MODULES = (
+    "broker/api",
+    "broker/replicas/replication",
+    "broker/server",
+    "protocol",
+    "protocol/records",
+    "storage/log",
+)
 COMPILED_SOURCES = sorted(
     source for room in ROOMS_WITH_COMPILED_MODULES for source in (PACKAGE_FOLDER / room).glob("*_cy.py")
 )

@@ -63,7 +63,15 @@ def compiled_modules(wheel: Path) -> list[str]:
 
 
 def compiled_sources() -> list[Path]:
-    rooms = ("broker/api", "broker/server", "client/producer", "protocol", "protocol/records", "storage/log")
+    rooms = (
+        "broker/api",
+        "broker/replicas/replication",
+        "broker/server",
+        "client/producer",
+        "protocol",
+        "protocol/records",
+        "storage/log",
+    )
     return [path for room in rooms for path in (ROOT / room).glob("*_cy.py")]
 
 

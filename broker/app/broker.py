@@ -153,6 +153,8 @@ class Broker:
         StorageUnavailableError if the broker cannot continue; the text of each error is one line for the operator.
         """
         server = self._open_listeners()
+        if self._node.replication is not None:
+            self._node.replication.watcher = server.readiness
         try:
             self._node.open_listener(self._connection_rates, socket_options(self.config), self._guards)
             self.services.logs.cluster_id = await self._node.find_cluster_id()

@@ -6,6 +6,7 @@ is alone, such as a replica fetcher, needs no task switch for an answer but that
 
 from __future__ import annotations
 
+import math
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import TypeVar
 
 import trio
 
+from ...protocol.apis import AnyApiKey
 from ...protocol.conversation import Conversation, InFlightRequest
 from ...protocol.errors import BrokerError, DecodeError, ErrorCode
 from ...protocol.schema import Message
@@ -22,6 +24,7 @@ from ...security.client_login import reauthentication_delay_s
 from ...security.client_security import PLAINTEXT, ClientSecurity
 from ...security.errors import SaslAuthenticationError
 from .peer_socket import PeerSocket
+from .stepwise_reading import Steps, StepwiseReading, Watcher
 
 Response = TypeVar("Response", bound=Message)
 Address = tuple[str, int]
@@ -199,6 +202,49 @@ class PeerConnection:
         except DecodeError as error:
             raise self._failed(error) from None
 
+    @property
+    def takes_steps(self) -> bool:
+        """Whether `request_in_steps` may be used: on a plain connection whose session has no end."""
+        return type(self._socket) is socket.socket and self._authenticates_at == math.inf
+
+    @property
+    def space(self) -> memoryview:
+        """The memory in which `request_in_steps` receives answers."""
+        return self._space
+
+    def header_tail(self, key: AnyApiKey, version: int) -> bytes:
+        """Return the bytes of a request's header from the client id on."""
+        return self._conversation.header_tail(key, version)
+
+    async def request_in_steps(
+        self, message: Message, response: type[Response], *, version: int, steps: Steps, watcher: Watcher
+    ) -> Response:
+        """Send a request, let ``steps`` handle its answer and send further ones; return the first answer they leave.
+
+        There must be no other request in progress. Raises BrokerError as `request` does, and as the steps do.
+        """
+        request = self._conversation.submit(message, version)
+        steps.correlation_id = request.correlation_id
+        try:
+            if self._socket is None:
+                raise ConnectionResetError(self._close_reason)
+            await self._write(self._socket)
+            assert isinstance(self._socket, socket.socket)
+            self._is_reading = True
+            try:
+                count = await StepwiseReading(self._socket, self._space, steps, watcher).run()
+            finally:
+                self._is_reading = False
+            self._conversation.replace_latest(steps.correlation_id)
+            self._take_in(count)
+        except (OSError, DecodeError, trio.ClosedResourceError) as error:
+            raise self._failed(error) from None
+        await self._answer(request)
+        try:
+            return request.decode(response)
+        except DecodeError as error:
+            raise self._failed(error) from None
+
     async def _answer(self, request: InFlightRequest) -> None:
         """Send what was submitted and wait until ``request`` is answered. Raises BrokerError NETWORK_EXCEPTION."""
         self._traffic.requests += 1
@@ -248,12 +294,16 @@ class PeerConnection:
                     count = connected.recv_into(self._space)
                 except BlockingIOError:
                     return
-                if not count:
-                    raise ConnectionResetError("the other side closed the connection")
-                self._traffic.received_bytes += count
-                self._conversation.feed(self._space[:count])
-                while self._conversation.next_answered() is not None:
-                    self._traffic.answers += 1
+                self._take_in(count)
         finally:
             self._is_reading = False
             self._waiting_for_reader.unpark_all()
+
+    def _take_in(self, count: int) -> None:
+        """Take in the bytes that were received, of which there are none at the end of the stream."""
+        if not count:
+            raise ConnectionResetError("the other side closed the connection")
+        self._traffic.received_bytes += count
+        self._conversation.feed(self._space[:count])
+        while self._conversation.next_answered() is not None:
+            self._traffic.answers += 1

@@ -101,7 +101,8 @@ class Server:
         self._throttled_count = 0
         self._local_send_buffer_bytes = options.local_send_buffer_bytes
         self._drain_s = drain_s
-        self._readiness = Readiness()
+        self.readiness = Readiness()
+        """The watcher of all sockets, until the server has stopped."""
         self._guards = guards or {}
         self._connections: set[Connection] = set()
         self._unauthenticated: dict[Connection, None] = {}
@@ -147,7 +148,7 @@ class Server:
         """Serve until ``stop`` is set, then finish the requests in flight, for a limited time."""
         try:
             async with trio.open_nursery() as watching:
-                watching.start_soon(self._readiness.run)
+                watching.start_soon(self.readiness.run)
                 async with trio.open_nursery() as serving:
                     await self._accept_until(stop, serving)
                     self.close()
@@ -254,7 +255,7 @@ class Server:
             transport,
             self._responder,
             client,
-            self._readiness,
+            self.readiness,
             frame_limit_bytes=self._limits.socket_request_max_bytes,
             guard=guard,
             admitted=self._admitted,

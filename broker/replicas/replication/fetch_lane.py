@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 import trio
@@ -9,8 +10,11 @@ import trio
 from ....protocol.errors import BrokerError, ErrorCode
 from ....protocol.schema import Message
 from ...peers.peer_connection import Address, PeerConnection, SecuritySource, connect, unsecured
+from ...peers.stepwise_reading import Steps, Watcher
 
 Response = TypeVar("Response", bound=Message)
+NewSteps = Callable[[PeerConnection], Steps]
+"""Returns the steps for the answers to one request and those that follow, on this connection."""
 
 
 class GivenUpError(Exception):
@@ -20,18 +24,31 @@ class GivenUpError(Exception):
 class FetchLane:
     """A connection, opened when it is needed and opened again after any failure."""
 
-    def __init__(self, client_id: str, security: SecuritySource = unsecured) -> None:
+    def __init__(
+        self, client_id: str, security: SecuritySource = unsecured, watcher: Callable[[], Watcher | None] = lambda: None
+    ) -> None:
         self._client_id = client_id
         self._security = security
+        self._watcher = watcher
         self._connection: PeerConnection | None = None
         self._asking = trio.CancelScope()
         """The cancel scope of the request in progress."""
         self._is_given_up = False
 
     async def ask(
-        self, address: Address, request: Message, response: type[Response], *, version: int, timeout_s: float
+        self,
+        address: Address,
+        request: Message,
+        response: type[Response],
+        *,
+        version: int,
+        timeout_s: float,
+        new_steps: NewSteps | None = None,
     ) -> Response:
         """Send a request and wait for its answer; a cancelled wait closes the connection.
+
+        On a connection without TLS and SASL the steps of ``new_steps`` handle answers and send further requests until
+        they leave an answer, which is returned. The connection is closed if they raise an error, which is raised.
 
         Raises BrokerError: BROKER_NOT_AVAILABLE if ``address`` cannot be reached, NETWORK_EXCEPTION if the connection
         is closed, the answer is malformed or the timeout has passed; GivenUpError.
@@ -41,7 +58,14 @@ class FetchLane:
         try:
             with trio.CancelScope(deadline=trio.current_time() + timeout_s) as self._asking:
                 connection = await self._connected(address)
-                answer = await connection.request(request, response, version=version)
+                watcher = self._watcher()
+                if new_steps is not None and watcher is not None and connection.takes_steps:
+                    steps = new_steps(connection)
+                    answer = await connection.request_in_steps(
+                        request, response, version=version, steps=steps, watcher=watcher
+                    )
+                else:
+                    answer = await connection.request(request, response, version=version)
         finally:
             if answer is None:
                 self.close()

@@ -6,10 +6,14 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from uuid import UUID
 
+from ....protocol.codec import encode
 from ....protocol.fetch_session import IncrementalFetchSession
 from ....protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from .copy_steps_cy import FETCH_VERSION, CopySteps
 from .following import Followed
 
+SESSION_EPOCH_AT, TOPICS_AT = 17, 21
+"""Places in the body of a Fetch; the length of no topics takes one byte."""
 PartitionId = tuple[int, int]
 """The topic id as an integer, whose hash is fast, and the partition's number."""
 Position = tuple[int, int, int, int]
@@ -49,6 +53,20 @@ class ReplicaFetchSession(IncrementalFetchSession[PartitionId, Position]):
             for topic_id, index in self.forget_others(asked)
         ]
         return asked
+
+    def continued_in_steps(self, steps: CopySteps) -> None:
+        """Take the epoch and the positions of the requests that ``steps`` have sent."""
+        moved = [
+            (each.partition_id, (each.leader_epoch, each.asked_offset, each.leader_epoch, each.told_log_start_offset))
+            for each in steps.moved
+        ]
+        self.continued(steps.session_epoch, moved)
+
+
+def around_topics(request: FetchRequest) -> tuple[bytes, bytes]:
+    """Return the bytes of a request without topics up to its session id, and those behind its topics."""
+    empty = encode(request, FETCH_VERSION)
+    return empty[:SESSION_EPOCH_AT], empty[TOPICS_AT + 1 :]
 
 
 def _position_of(followed: Followed) -> Position:

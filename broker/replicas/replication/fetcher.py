@@ -10,11 +10,13 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 from zlib import crc32
 
 import trio
 
+from ....protocol.apis import ApiKey
 from ....protocol.errors import BrokerError, ErrorCode
 from ....protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData, ReplicaState
 from ....protocol.messages.list_offsets import (
@@ -32,11 +34,14 @@ from ....protocol.messages.offset_for_leader_epoch import (
 from ....protocol.schema import NO_UUID, Message
 from ....storage.log.leader_epochs import UNDEFINED_OFFSET
 from ...config import BrokerConfig
+from ...peers.peer_connection import PeerConnection
 from ...peers.peers import Peers
+from ...peers.stepwise_reading import Watcher
 from ...server.meter import Meter
 from ..partition import Partition
-from .fetch_lane import FetchLane, GivenUpError
-from .fetch_session import PartitionId, ReplicaFetchSession
+from .copy_steps_cy import FETCH_VERSION, CopiedPartition, CopySteps
+from .fetch_lane import FetchLane, GivenUpError, NewSteps
+from .fetch_session import Asked, PartitionId, ReplicaFetchSession, around_topics
 from .following import Followed, Outcome
 from .throttle import ReplicationThrottle
 
@@ -44,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 Response = TypeVar("Response", bound=Message)
 
-FETCH_VERSION, LIST_OFFSETS_VERSION, EPOCH_VERSION = 17, 9, 4
+LIST_OFFSETS_VERSION, EPOCH_VERSION = 9, 4
 """Versions that every possible broker of the cluster supports."""
 EARLIEST, LATEST = -2, -1
 TURN_BYTES = 128 * 1024
@@ -64,6 +69,9 @@ class CopyingBroker:
     config: BrokerConfig
     peers: Peers
     throttle: ReplicationThrottle
+    now_ms: Callable[[], int]
+    watcher: Callable[[], Watcher | None] = lambda: None
+    """Returns the watcher of this broker's sockets, None before its listeners are open."""
 
 
 class ReplicaFetcher:
@@ -72,13 +80,17 @@ class ReplicaFetcher:
     def __init__(self, leader_id: int, number: int, here: CopyingBroker) -> None:
         self._leader_id = leader_id
         self._here = here
-        self._lane = FetchLane(f"broker-{here.node_id}-fetcher-{number}", here.peers.security)
+        self._lane = FetchLane(f"broker-{here.node_id}-fetcher-{number}", here.peers.security, here.watcher)
         self._followed: dict[PartitionId, Followed] = {}
         self._session = ReplicaFetchSession(here.config.replica_fetch_max_bytes)
         self.requests = Meter()
         """The Fetch requests of this task."""
         self._failures = 0
         self._news = trio.Event()
+        self._has_records = False
+        """Whether the latest answer had partitions, as the next one probably has."""
+        self._steps: CopySteps | None = None
+        """The steps of the Fetch in progress."""
 
     def add(self, followed: Followed) -> None:
         """Copy a partition from now on, instead of its previous `Followed`.
@@ -93,6 +105,8 @@ class ReplicaFetcher:
     def remove(self, partition: Partition) -> None:
         """Stop copying a partition."""
         self._followed.pop(_id_of(partition), None)
+        if self._steps is not None:
+            self._steps.is_over = True
 
     @property
     def max_lag(self) -> int:
@@ -138,18 +152,15 @@ class ReplicaFetcher:
 
     async def _fetch(self, due: dict[PartitionId, Followed]) -> None:
         """Send one Fetch and apply its answer. Raises GivenUpError."""
-        config = self._here.config
-        request = FetchRequest(
-            replica_state=ReplicaState(replica_id=self._here.node_id, replica_epoch=self._here.epoch()),
-            max_wait_ms=config.replica_fetch_wait_max_ms,
-            min_bytes=config.replica_fetch_min_bytes,
-            max_bytes=config.replica_fetch_response_max_bytes,
-            gregor_with_tag_runs=True,
-        )
+        request = self._new_request()
         asked = self._session.fill(request, due.items())
         self.requests.record()
+        self._steps = None
+        takes_steps = self._has_records and len(due) == len(self._followed) and not self._here.throttle.is_active
+        self._has_records = False
         try:
-            answer = await self._ask(request, FetchResponse, FETCH_VERSION)
+            new_steps = partial(self._begin_steps, asked) if takes_steps else None
+            answer = await self._ask(request, FetchResponse, FETCH_VERSION, new_steps)
             if answer.error_code:
                 raise BrokerError(ErrorCode(answer.error_code))
         except BrokerError as error:
@@ -159,13 +170,56 @@ class ReplicaFetcher:
             await self._pause()
             return
         self._failures = 0
+        self._end_steps(asked)
         self._session.answered(answer.session_id)
+        self._has_records = bool(answer.responses)
         for topic in answer.responses:
             for data in topic.partitions:
                 key = (topic.topic_id.int, data.partition_index)
                 of_partition = asked.get(key)
                 if of_partition is not None and of_partition.followed is self._followed.get(key):
                     await self._take(of_partition.followed, data, of_partition.offset)
+
+    def _new_request(self) -> FetchRequest:
+        config = self._here.config
+        return FetchRequest(
+            replica_state=ReplicaState(replica_id=self._here.node_id, replica_epoch=self._here.epoch()),
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            gregor_with_tag_runs=True,
+        )
+
+    def _begin_steps(self, asked: dict[PartitionId, Asked], connection: PeerConnection) -> CopySteps:
+        """Return the steps for the answer to the request in progress, and for the requests that follow it."""
+        session_id, session_epoch = self._session.stamped
+        partitions = [
+            CopiedPartition(followed, topic_id, index, self._here.config.replica_fetch_max_bytes)
+            for (topic_id, index), (followed, _) in asked.items()
+        ]
+        empty = self._new_request()
+        self._session.stamp(empty)
+        before_epoch, after_topics = around_topics(empty)
+        self._steps = CopySteps(
+            connection.space,
+            partitions,
+            session_id=session_id,
+            session_epoch=session_epoch,
+            before_epoch=connection.header_tail(ApiKey.FETCH, FETCH_VERSION) + before_epoch,
+            after_topics=after_topics,
+            now_ms=self._here.now_ms,
+        )
+        return self._steps
+
+    def _end_steps(self, asked: dict[PartitionId, Asked]) -> None:
+        """Take over what the steps have changed: the session, and the positions that the leader knows."""
+        steps, self._steps = self._steps, None
+        if steps is None or not steps.answer_count:
+            return
+        self.requests.record(steps.answer_count)
+        self._session.continued_in_steps(steps)
+        for moved in steps.moved:
+            asked[moved.partition_id] = Asked(moved.followed, moved.asked_offset)
 
     async def _pause(self) -> None:
         """Wait after a failed request, longer each time, unless there is a new partition to copy."""
@@ -249,13 +303,16 @@ class ReplicaFetcher:
             raise BrokerError(ErrorCode(found.error_code))
         return found.leader_epoch, found.end_offset
 
-    async def _ask(self, request: Message, response: type[Response], version: int) -> Response:
+    async def _ask(
+        self, request: Message, response: type[Response], version: int, new_steps: NewSteps | None = None
+    ) -> Response:
         return await self._lane.ask(
             self._here.peers.address(self._leader_id),
             request,
             response,
             version=version,
             timeout_s=self._here.config.replica_socket_timeout_ms / 1000,
+            new_steps=new_steps,
         )
 
 

@@ -105,7 +105,7 @@ class Followed:
             assert records is None or isinstance(records, bytes | bytearray | memoryview)
             if records:
                 self._append(records, TagRuns.decode(data.gregor_tag_runs or b""))
-            self._move_ends(data)
+            self.move_ends(data.high_watermark, data.log_start_offset)
         except BrokerError as fault:
             logger.error("copying %s-%d at offset %d: %s", log.topic, log.partition, asked_offset, fault)
             return Outcome.WAIT
@@ -145,14 +145,15 @@ class Followed:
     def _epoch_of(self, offset: int) -> int:
         return next((epoch for start, epoch in reversed(self.epoch_starts) if start <= offset), UNDEFINED_EPOCH)
 
-    def _move_ends(self, data: PartitionData) -> None:
+    def move_ends(self, high_watermark: int, log_start_offset: int = UNDEFINED_OFFSET) -> None:
+        """Advance the high watermark and the log start offset to the leader's, as far as the copy reaches."""
         log = self.log
-        self.lag = max(0, data.high_watermark - log.log_end_offset)
+        self.lag = max(0, high_watermark - log.log_end_offset)
         self.is_caught_up = self.lag == 0
         before = log.high_watermark
-        log.advance_high_watermark(data.high_watermark)
-        if log.log_start_offset < data.log_start_offset <= log.high_watermark:
-            log.advance_log_start(data.log_start_offset)
+        log.advance_high_watermark(high_watermark)
+        if log.log_start_offset < log_start_offset <= log.high_watermark:
+            log.advance_log_start(log_start_offset)
         if log.high_watermark != before:
             self.partition.wake_waiters()
 

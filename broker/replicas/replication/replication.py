@@ -12,6 +12,7 @@ from ....storage.log_manager import LogManager
 from ...config import BrokerConfig
 from ...metadata.store import MetadataStore
 from ...peers.peers import ControllerLink, Peers
+from ...peers.stepwise_reading import Watcher
 from ..partition_registry import PartitionRegistry
 from .fetcher import CopyingBroker, ReplicaFetchers
 from .in_sync_changes import InSyncChanges
@@ -43,9 +44,13 @@ class Replication:
         self._partitions = partitions
         self._changes = InSyncChanges(link, config.node_id, broker_epoch, partitions)
         self.copying: Copying
+        self.watcher: Watcher | None = None
+        """The watcher of this broker's sockets, once its listeners are open."""
         self.throttles = ReplicationThrottles(config, metadata, clock.now_ms)
         self._fetchers = self.copying = ReplicaFetchers(
-            CopyingBroker(config.node_id, broker_epoch, config, peers, self.throttles.follower)
+            CopyingBroker(
+                config.node_id, broker_epoch, config, peers, self.throttles.follower, clock.now_ms, lambda: self.watcher
+            )
         )
         self.rules = ReplicationRules(
             config.node_id, config.replica_lag_time_max_ms, clock.now_ms, self._may_join, self._changes.wish
