@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import hadoop_configuration, spark_settings
+from . import hadoop_configuration, spark_settings, worker_daemon
 from .errors import PipelineError
 
 if TYPE_CHECKING:
@@ -210,6 +210,9 @@ def _settings(*, is_local: bool) -> dict[str, str]:
             # Otherwise Delta Lake creates an empty folder in the working directory as soon as it looks up a table.
             "spark.sql.warehouse.dir": str(cache_directory() / "spark-warehouse"),
         }
+        if os.environ.get("PYSPARK_PYTHON") == sys.executable:
+            # Another Python, or one of another machine, may lack this program.
+            settings[worker_daemon.SETTING] = worker_daemon.MODULE
     jars = connector_jars(pyspark.__version__)
     if jars:
         settings["spark.jars"] = ",".join(jars)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ...protocol.records import v2
 from ...protocol.records.batches import iter_batches
+from ..columns.column_memory import ColumnMemory
 from ..columns.read_options import ReadOptions
 from ..columns.record_batches import ANY_TIME, BatchFilter, RecordBatches, RecordOptions
 from ..columns.schemas import TIMESTAMP, Mode
@@ -76,8 +77,10 @@ class FetchedRange:
 
     def records(self) -> Iterator[pa.RecordBatch]:
         """Yield rows of `mode=records`, see RowSource."""
+        memory = ColumnMemory()
+        wanted = RecordOptions(first_offset=self.covers.from_offset, end_offset=self.covers.until_offset)
         for stored, hides in self._pieces():
-            yield from _decoded(self.covers, stored, hides)
+            yield from RecordBatches(self.covers.topic, self.covers.partition, wanted, hides, memory).read(stored)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield rows of STORED_BATCHES, see RowSource."""
@@ -137,8 +140,3 @@ def stored_batches(covers: OffsetRange, stored: memoryview, hides: BatchFilter |
             }
         )
     return pa.RecordBatch.from_pylist(rows, STORED_BATCHES)
-
-
-def _decoded(covers: OffsetRange, stored: memoryview, hides: BatchFilter | None) -> Iterator[pa.RecordBatch]:
-    wanted = RecordOptions(first_offset=covers.from_offset, end_offset=covers.until_offset)
-    return RecordBatches(covers.topic, covers.partition, wanted, hides).read(stored)

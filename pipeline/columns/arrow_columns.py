@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from ...protocol.records.batching_cy import BytesRows
 from ...protocol.records.columns_cy import BytesColumn
 from ...protocol.records.compression import Codec
+from .column_memory import ColumnMemory
 
 _FORMATS: dict[pa.DataType, Literal["q", "i", "B"]] = {pa.int64(): "q", pa.int32(): "i", pa.uint8(): "B"}
 _WIDTHS = {"q": 8, "i": 4, "B": 1}
@@ -23,16 +24,20 @@ _NO_ENDS = bytes(4)
 
 
 class FixedColumn:
-    """Memory for `rows` numbers of an Arrow type; the kernel writes to `view`."""
+    """Memory for `rows` numbers of an Arrow type; the kernel writes to `view`.
+
+    The memory is of `memory`, or else of Arrow.
+    """
 
     __slots__ = ("_buffer", "_type", "_width", "view")
 
-    def __init__(self, arrow_type: pa.DataType, rows: int) -> None:
+    def __init__(self, arrow_type: pa.DataType, rows: int, memory: ColumnMemory | None = None) -> None:
         code = _FORMATS[arrow_type]
         self._type = arrow_type
         self._width = _WIDTHS[code]
+        size_bytes = max(rows, 1) * self._width
         # Not zeroed: only the rows that the kernel has written are used.
-        self._buffer = pa.allocate_buffer(max(rows, 1) * self._width)
+        self._buffer = pa.allocate_buffer(size_bytes) if memory is None else pa.py_buffer(memory.take(size_bytes))
         self.view = memoryview(self._buffer).cast("B").cast(code)
 
     def buffer(self, rows: int) -> pa.Buffer:
@@ -49,10 +54,10 @@ class BytesStore:
 
     __slots__ = ("_data", "_ends", "_valid", "column")
 
-    def __init__(self, rows: int, size_bytes: int) -> None:
-        self._ends = FixedColumn(pa.int32(), rows + 1)
-        self._data = FixedColumn(pa.uint8(), size_bytes)
-        self._valid = FixedColumn(pa.uint8(), (rows + 7) // 8)
+    def __init__(self, rows: int, size_bytes: int, memory: ColumnMemory | None = None) -> None:
+        self._ends = FixedColumn(pa.int32(), rows + 1, memory)
+        self._data = FixedColumn(pa.uint8(), size_bytes, memory)
+        self._valid = FixedColumn(pa.uint8(), (rows + 7) // 8, memory)
         self.column = BytesColumn(self._ends.view, self._data.view, self._valid.view)
 
     def array(self, arrow_type: pa.DataType) -> pa.Array:

@@ -16,6 +16,7 @@ from ...protocol.records.kernel_cy import Stop
 from ...protocol.records.record import TimestampType
 from ..errors import DamagedLogError, reason
 from .arrow_columns import BytesStore, FixedColumn, codec_names, constant
+from .column_memory import ColumnMemory
 from .schemas import HEADERS, RECORDS, TIMESTAMP, Mode, arrow_schema
 
 LEAST_RECORD_BYTES = 7
@@ -54,15 +55,24 @@ class RecordOptions:
 
 
 class RecordBatches:
-    """A converter of one partition's stored batches to Arrow batches."""
+    """A converter of one partition's stored batches to Arrow batches.
+
+    Converters of pieces that follow each other share a `memory`.
+    """
 
     def __init__(
-        self, topic: str, partition: int, options: RecordOptions, hides_batch: BatchFilter | None = None
+        self,
+        topic: str,
+        partition: int,
+        options: RecordOptions,
+        hides_batch: BatchFilter | None = None,
+        memory: ColumnMemory | None = None,
     ) -> None:
         self._topic = topic
         self._partition = partition
         self._options = options
         self._hides_batch = hides_batch
+        self._memory = memory or ColumnMemory()
         self._schema = arrow_schema(Mode.RECORDS, with_values=options.with_values, with_headers=options.with_headers)
         self._inflated: tuple[int, bytes] = (-1, b"")
         self._next_offset = 0
@@ -109,7 +119,8 @@ class RecordBatches:
                 yield columns.record_batch(self._topic, self._partition, self._schema)
 
     def _columns(self, rows: int, size_bytes: int) -> _Columns:
-        return _Columns(self._options, rows, size_bytes, self._next_offset)
+        self._memory.begin_batch()
+        return _Columns(self._options, rows, size_bytes, self._next_offset, self._memory)
 
     def _fill(self, kernel: RecordColumns, stored: memoryview, end: int) -> Stop:
         """Fill columns; AT_END if no complete batch is left, OUT_IS_FULL if the next batch does not fit any more."""
@@ -195,15 +206,17 @@ class RecordBatches:
 class _Columns:
     """Memory for one Arrow batch, and the kernel that fills it."""
 
-    def __init__(self, options: RecordOptions, rows: int, size_bytes: int, next_offset: int) -> None:
-        self._fixed = tuple(FixedColumn(arrow_type, rows) for arrow_type in _FIXED_TYPES)
-        self._header_ends = FixedColumn(pa.int32(), rows + 1)
-        self._header_valid = FixedColumn(pa.uint8(), (rows + 7) // 8)
+    def __init__(
+        self, options: RecordOptions, rows: int, size_bytes: int, next_offset: int, memory: ColumnMemory
+    ) -> None:
+        self._fixed = tuple(FixedColumn(arrow_type, rows, memory) for arrow_type in _FIXED_TYPES)
+        self._header_ends = FixedColumn(pa.int32(), rows + 1, memory)
+        self._header_valid = FixedColumn(pa.uint8(), (rows + 7) // 8, memory)
         self._with_headers = options.with_headers
         self._stores: tuple[BytesStore, ...] = ()
         if options.with_values:
             headers = size_bytes // LEAST_HEADER_BYTES
-            self._stores = tuple(BytesStore(count, size_bytes) for count in (rows, rows, headers, headers))
+            self._stores = tuple(BytesStore(count, size_bytes, memory) for count in (rows, rows, headers, headers))
         self.kernel = RecordColumns(
             tuple(column.view for column in self._fixed),
             tuple(store.column for store in self._stores),

@@ -21,6 +21,7 @@ from ...protocol.records.aborted import AbortedFilter
 from ...protocol.records.batches import BatchView
 from ...protocol.records.headers_cy import seek
 from ...protocol.schema import NO_UUID
+from ..columns.column_memory import ColumnMemory
 from ..columns.header_batches import HeaderBatches, raw_batches
 from ..columns.read_options import ReadOptions
 from ..columns.record_batches import BatchFilter, RecordBatches, RecordOptions
@@ -102,6 +103,7 @@ def fetch_rows(fetch_range: FetchRange, fetch: FetchOptions, options: ReadOption
         checks_crc=options.checks_crc,
         with_uncompressed_size=options.with_uncompressed_size,
     )
+    memory = ColumnMemory()
     for piece in fetch_pieces(fetch_range, fetch, fails_on_data_loss=options.fails_on_data_loss):
         stored = piece.stored
         if options.mode is Mode.RECORDS:
@@ -113,7 +115,7 @@ def fetch_rows(fetch_range: FetchRange, fetch: FetchOptions, options: ReadOption
                 with_values=options.with_values,
                 with_headers=options.with_headers,
             )
-            yield from RecordBatches(topic, partition, wanted, piece.hides_batch).read(stored)
+            yield from RecordBatches(topic, partition, wanted, piece.hides_batch, memory).read(stored)
             continue
         end, _ = seek(stored, 0, len(stored), fetch_range.end_offset, ANY_TIME)
         if options.mode is Mode.BATCHES:

@@ -174,3 +174,16 @@ def test_no_default_settings_are_added_for_spark_connect(
     }
     assert session.master_of(None) == "sc://somewhere"
     assert spark_settings.is_remote({"spark.remote": "sc://somewhere"})
+
+
+@pytest.mark.parametrize(
+    ("master", "python", "forks_from_ours"),
+    [("local[2]", None, True), ("spark://host:7077", None, False), ("local[2]", "/usr/bin/another-python", False)],
+)
+def test_only_workers_of_this_machine_and_python_are_forked_from_our_daemon(
+    with_java: Path, monkeypatch: pytest.MonkeyPatch, master: str, python: str | None, forks_from_ours: bool
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    config = {} if python is None else {"spark.pyspark.python": python}
+    settings = session.new_session_settings("app", master, config)
+    assert ("spark.python.daemon.module" in settings) is forks_from_ours

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("pyspark", reason="the pipeline needs gregor-broker[spark]")
 
 from pyspark import TaskContext
+from pyspark.sql import SparkSession
 
-from gregor.pipeline import worker_process
+from gregor.pipeline import worker_daemon, worker_process
 
 READ = """
 import sys
@@ -72,3 +75,22 @@ def test_a_worker_freezes_its_imports_once(monkeypatch: pytest.MonkeyPatch, free
 def test_a_process_without_a_task_freezes_nothing(freezes: list[str]) -> None:
     worker_process.prepare_worker()
     assert freezes == []
+
+
+def test_the_daemon_has_the_modules_of_tasks_and_no_pandas() -> None:
+    program = (
+        "import gc, sys\nfrom gregor.pipeline import worker_daemon\nworker_daemon.import_modules()\n"
+        "assert set(worker_daemon.IMPORTED) <= set(sys.modules)\nassert gc.get_freeze_count()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program + NO_PANDAS], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_session_of_this_machine_forks_its_workers_from_our_daemon(spark: SparkSession) -> None:
+    def parent(numbers: Iterator[int]) -> Iterator[str]:
+        assert list(numbers)
+        assert "gregor.pipeline.kafka.kafka_raw" in sys.modules
+        yield Path(f"/proc/{os.getppid()}/cmdline").read_text()
+
+    commands = spark.sparkContext.parallelize([1, 2], 2).mapPartitions(parent).collect()
+    assert [worker_daemon.MODULE in command.split("\0") for command in commands] == [True, True]
