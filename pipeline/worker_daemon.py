@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import importlib
 import os
-import sys
 
 MODULE = "gregor.pipeline.worker_daemon"
 SETTING = "spark.python.daemon.module"
@@ -44,4 +43,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
