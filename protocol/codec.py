@@ -15,7 +15,7 @@ from .codec_decoder import Decoder, compile_decoder
 from .codec_encoder import Encoder, compile_encoder
 from .codec_layout import StructLayout, struct_layout
 from .errors import BrokerError, DecodeError, EncodeError, ErrorCode
-from .schema import Message, Part
+from .schema import Message, Part, Struct
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 _M = TypeVar("_M", bound=Message)
@@ -26,6 +26,7 @@ ELEMENT_LIMIT = 1 << 22
 
 _decoders: dict[tuple[type[Message], int], Decoder] = {}
 _encoders: dict[tuple[type[Message], int], Encoder] = {}
+_struct_encoders: dict[tuple[type[Struct], int], Encoder] = {}
 
 
 def decode(cls: type[_M], data: Buffer, version: int) -> _M:
@@ -63,9 +64,17 @@ def encode_pieces(message: Message, version: int) -> list[Buffer]:
 
 def encode_parts(message: Message, version: int) -> list[bytes | Part]:
     """Encode the message as bytes and, in their places, the records that are `Part`s. Errors as in `encode`."""
+    pieces = _pieces(message, version)
+    try:
+        return [b"".join(pieces)]
+    except TypeError:
+        return _parts(pieces)
+
+
+def _parts(pieces: list[Any]) -> list[bytes | Part]:
     parts: list[bytes | Part] = []
     in_memory: list[Buffer] = []
-    for piece in _pieces(message, version):
+    for piece in pieces:
         if isinstance(piece, bytes | bytearray | memoryview):
             in_memory.append(piece)
         else:
@@ -76,6 +85,22 @@ def encode_parts(message: Message, version: int) -> list[bytes | Part]:
     if in_memory:
         parts.append(b"".join(in_memory))
     return parts
+
+
+def encode_struct(structure: Struct, cls: type[Message], version: int) -> bytes:
+    """Encode a structure that a version of the message contains, for an `EncodedStruct`. Errors as in `encode`."""
+    kind = type(structure)
+    encoder = _struct_encoders.get((kind, version))
+    if encoder is None:
+        layout = struct_layout(kind, version, flexible=version in cls.FLEXIBLE)
+        encoder = compile_encoder(layout, f"{kind.__name__} in {cls.__name__} v{version}")
+        _struct_encoders[kind, version] = encoder
+    pieces: list[bytes] = []
+    try:
+        encoder(structure, pieces)
+    except struct.error as error:
+        raise EncodeError(f"{kind.__name__} v{version} cannot carry a value: {error}") from error
+    return b"".join(pieces)
 
 
 def _pieces(message: Message, version: int) -> list[Any]:

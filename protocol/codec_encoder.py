@@ -20,7 +20,7 @@ from uuid import UUID
 from .codec_layout import LONGEST_STRING, PREFIX_CODES, AbsentField, ArrayOf, FieldLayout, StructLayout, Wire
 from .codec_source import Source
 from .errors import BrokerError, EncodeError, ErrorCode
-from .schema import FixedSize, LengthPrefixed, Part, Struct
+from .schema import EncodedStruct, FixedSize, LengthPrefixed, Part, Struct
 from .unsigned_varint import encode_unsigned_varint
 
 Encoder: TypeAlias = Callable[[Any, list[Any]], None]
@@ -49,6 +49,7 @@ class _EncoderSource(Source):
                 "unsigned_varint": encode_unsigned_varint,
                 "long_string_varint": long_string_varint,
                 "records_size": records_size,
+                "EncodedStruct": EncodedStruct,
                 "append_tagged_field": append_tagged_field,
                 "not_carried": not_carried,
             }
@@ -161,6 +162,9 @@ class _EncoderSource(Source):
                 each = self.local("e")
                 with self.block(f"for {each} in {elements} or ():" if field.nullable else f"for {each} in {elements}:"):
                     if isinstance(element, StructLayout):
+                        with self.block(f"if {each}.__class__ is EncodedStruct:"):
+                            self.line(f"{self._push}({each}.data)")
+                            self.line("continue")
                         self.struct_fields(element, each)
                     else:
                         self.value(element, each, field)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import repeat
 
 from .field_meanings import field_meanings, fields_of
-from .schema import Entity, Struct
+from .schema import EncodedStruct, Entity, Struct
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,9 @@ def errors_in(response: Struct) -> Iterator[int]:
     for name, is_list in places.structures:
         value = getattr(response, name)
         for inside in (value or ()) if is_list else (value,):
-            if inside is not None:
+            if isinstance(inside, EncodedStruct):
+                yield from repeat(0, inside.success_count)
+            elif inside is not None:
                 yield from errors_in(inside)
 
 

@@ -212,6 +212,19 @@ class Struct(metaclass=StructType):
         return f"{type(self).__name__}({values})"
 
 
+class EncodedStruct:
+    """A structure in a list of a response that is already encoded for the version of the response (`encode_struct`).
+
+    It has no fields to read, except that each of its `success_count` error codes is NONE.
+    """
+
+    __slots__ = ("data", "success_count")
+
+    def __init__(self, data: bytes, success_count: int) -> None:
+        self.data = data
+        self.success_count = success_count
+
+
 class Message(Struct):
     """A whole message: a request, a response, a header or a record's key or value.
 

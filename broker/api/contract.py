@@ -18,6 +18,7 @@ from ..quotas.work_meter import WorkMeter
 from ..server.client_connection import Address, ClientConnection, Hangup
 from ..server.outcome import Outcome
 from ..server.parts import Answer
+from .encoded_structs import EncodedStructs
 from .rights import AUTHORIZATION_ERROR, EVERYTHING, Right
 from .services import Services
 
@@ -53,6 +54,8 @@ class RequestContext:
     """Measures the handler's time if client quotas are set."""
     throttle_ms: int = 0
     """Time in ms that the client must wait for a quota, as found by the handler."""
+    encoded: EncodedStructs | None = None
+    """Encoded entries that the handler may put into its response; None where others read or change responses."""
 
     @property
     def api_key(self) -> AnyApiKey:
@@ -104,6 +107,11 @@ class RequestContext:
 
     # --- authorization
 
+    @property
+    def may_do_everything(self) -> bool:
+        """Whether no right is checked: the broker has no authorizer, or trusts the client."""
+        return self.services.authorizer is None or self.client.is_trusted
+
     def may(
         self,
         operation: AclOperation,
@@ -143,7 +151,7 @@ class RequestContext:
         self, operation: AclOperation, resource_type: AclResourceType, names: Iterable[str], *, is_filter: bool = False
     ) -> Container[str]:
         """Return those of the resources on which the client may perform the operation; see `may`."""
-        if self.services.authorizer is None or self.client.is_trusted:
+        if self.may_do_everything:
             return EVERYTHING
         return {
             name

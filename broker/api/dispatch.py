@@ -33,6 +33,7 @@ from ..server.receive_buffer_cy import LENGTH
 from ..server.request_header_cy import FIXED, Header, parse_header
 from .contract import Api, Handler, RequestContext, Route, VersionRange
 from .deferred_handlers import DeferredFunction
+from .encoded_structs import EncodedStructs
 from .handlers.api_versions import unsupported_version
 from .handlers.produce import refused_append
 from .plain_lane_cy import PlainLane
@@ -69,11 +70,14 @@ class Dispatcher:
 
     has_plain_lane = True
     """Whether plain Produce requests may bypass `respond`."""
+    takes_encoded = True
+    """Whether responses may have encoded entries."""
 
     def __init__(self, services: Services, apis: Mapping[int, Api] = APIS, route: Route = own_handler) -> None:
         self.services = services
         self._route = route
         self._errors = services.metrics.response_errors
+        self._encoded_structs = EncodedStructs() if self.takes_encoded else None
         self.serve(apis)
 
     def serve(self, apis: Mapping[int, Api]) -> None:
@@ -167,7 +171,16 @@ class Dispatcher:
             client.client_id_bytes = bytes(frame[FIXED.size : header.end])
         version = header.api_version
         client.request_counts[api.key, version] += 1
-        return RequestContext(self.services, client, api, version, self, header.correlation_id, client_id)
+        return RequestContext(
+            self.services,
+            client,
+            api,
+            version,
+            self,
+            header.correlation_id,
+            client_id,
+            encoded=self._encoded_structs,
+        )
 
     def _handle(
         self, served: ServedVersion, header: Header, position: int, frame: memoryview, client: ClientConnection

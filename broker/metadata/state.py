@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import count
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -107,6 +108,9 @@ class PartitionState:
         return self.directories[self.replicas.index(node_id)]
 
 
+_revisions = count()
+
+
 @dataclass(slots=True)
 class TopicState:
     """A topic with its partitions in order of their index, and its own configuration."""
@@ -115,6 +119,12 @@ class TopicState:
     topic_id: UUID
     partitions: list[PartitionState] = field(default_factory=list)
     configs: dict[str, str] = field(default_factory=dict)
+    revision: int = field(default_factory=lambda: next(_revisions), compare=False, repr=False)
+    """A number that no other topic has, and this one only until a partition is added or changed."""
+
+    def new_revision(self) -> None:
+        """Change the revision, as a partition was added or changed."""
+        self.revision = next(_revisions)
 
     @property
     def is_internal(self) -> bool:
@@ -252,6 +262,7 @@ class ClusterState:
             record.removing_replicas,
             record.directories,
         )
+        topic.new_revision()
         if record.partition_id == len(topic.partitions):
             topic.partitions.append(partition)
         else:
@@ -261,8 +272,9 @@ class ClusterState:
     def _change_partition(self, record: PartitionChangeRecord) -> None:
         topic = self.topics_by_id.get(record.topic_id)
         partition = next((p for p in topic.partitions if p.index == record.partition_id), None) if topic else None
-        if partition is None:
+        if topic is None or partition is None:
             return
+        topic.new_revision()
         partition.partition_epoch += 1
         if record.isr is not None:
             partition.isr = record.isr

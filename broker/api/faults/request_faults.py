@@ -47,6 +47,7 @@ class FaultyDispatcher(Dispatcher):
     """A dispatcher that applies the fault rules to requests and answers."""
 
     has_plain_lane = False
+    takes_encoded = False
 
     def __init__(self, services: Services, apis: Mapping[int, Api], route: Route, faults: FaultInjection) -> None:
         super().__init__(services, apis, route)

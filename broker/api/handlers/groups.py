@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from functools import partial
+from typing import Protocol, cast
 
 from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from ....protocol.errors import BrokerError, ErrorCode
@@ -12,12 +13,15 @@ from ....protocol.messages.describe_groups import DescribedGroup, DescribeGroups
 from ....protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ....protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ....protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from ....protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from ....protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ....protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ...coordinators.groups.classic_protocol import JoiningClient
+from ...coordinators.groups.description import list_group, list_revision
+from ...coordinators.groups.group_map import Group
 from ...coordinators.internal_log.unreplicated_writes import InternalKey
 from ...server.pending import Pending
 from ..contract import RequestContext
+from ..encoded_structs import View
 
 MEMBER_ID_REQUIRED_SINCE = 4
 """First JoinGroup version whose clients may be asked to retry with a member id (KIP-394)."""
@@ -118,12 +122,28 @@ def handle_list_groups(request: ListGroupsRequest, context: RequestContext) -> L
     A client that may not describe the cluster gets the groups that it may describe.
     """
     describe = AclOperation.DESCRIBE
-    error, groups = context.services.groups.list(request.states_filter, request.types_filter)
+    states, types = request.states_filter, request.types_filter
+    if context.encoded is not None and context.may_do_everything and not states and not types:
+        view = context.encoded.view(ListGroupsResponse, context.api_version)
+        error, groups = context.services.groups.list((), (), partial(_encoded_entry, view))
+        return ListGroupsResponse(error_code=error, groups=groups)
+    error, groups = context.services.groups.list(states, types)
     if not context.may(describe, AclResourceType.CLUSTER, CLUSTER_NAME, is_filter=True):
         names = (group.group_id for group in groups)
         allowed = context.authorized(describe, AclResourceType.GROUP, names, is_filter=True)
         groups = [group for group in groups if group.group_id in allowed]
     return ListGroupsResponse(error_code=error, groups=groups)
+
+
+def _encoded_entry(view: View, group: Group) -> ListedGroup:
+    """Return the encoded entry of a group in the list of groups."""
+    revision = list_revision(group)
+    found = view.entries.get(group.group_id)
+    if found is not None and found.revision == revision:
+        return cast(ListedGroup, found.encoded)
+    encoded = view.encode(list_group(group), 0)
+    view.keep(group.group_id, revision, encoded)
+    return cast(ListedGroup, encoded)
 
 
 def handle_delete_groups(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:

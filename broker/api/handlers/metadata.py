@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import cast
+from uuid import UUID
 
 from ....protocol.acls import AclOperation, AclResourceType
 from ....protocol.errors import BrokerError, ErrorCode
@@ -18,10 +20,12 @@ from ....protocol.messages.metadata import (
 from ....protocol.schema import NO_UUID
 from ...metadata.state import TopicState
 from ...metadata.topic_names import why_invalid
+from ...server.outcome import Outcome, then
 from ..advertised import visible_brokers
 from ..authorized_operations import NOT_ASKED, cluster_operations
 from ..contract import RequestContext
-from ..turns import in_turns
+from ..encoded_structs import View
+from ..turns import each_in_turns
 from .partition_description import describe_partition
 from .topics import creatable_topics
 
@@ -29,25 +33,30 @@ FIRST_VERSION_THAT_FORBIDS_CREATION = 4
 FIRST_VERSION_BY_ID = 12
 
 
-async def handle_metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+def handle_metadata(request: MetadataRequest, context: RequestContext) -> Outcome[MetadataResponse]:
     """Describe the brokers and the requested topics, and create missing topics if both client and broker allow it."""
     refusal = _why_refused(request.topics or [], context.api_version)
     if refusal is not None:
         return _refused(request.topics or [], refusal)
     metadata = context.services.metadata
     visible = visible_brokers(context)
-    return MetadataResponse(
+    response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
             for broker in visible
         ],
         cluster_id=metadata.cluster_id,
         controller_id=metadata.controller_id_for_clients,
-        topics=await _topics(request, context, frozenset(broker.node_id for broker in visible)),
         cluster_authorized_operations=cluster_operations(
             context, is_asked=request.include_cluster_authorized_operations
         ),
     )
+
+    def with_topics(topics: list[MetadataResponseTopic]) -> MetadataResponse:
+        response.topics = topics
+        return response
+
+    return then(_topics(request, context, frozenset(broker.node_id for broker in visible)), with_topics)
 
 
 def _why_refused(topics: Iterable[MetadataRequestTopic], version: int) -> ErrorCode | None:
@@ -68,32 +77,18 @@ def _refused(topics: Iterable[MetadataRequestTopic], code: ErrorCode) -> Metadat
     )
 
 
-async def _topics(
+def _topics(
     request: MetadataRequest, context: RequestContext, alive: frozenset[int]
-) -> list[MetadataResponseTopic]:
+) -> Outcome[list[MetadataResponseTopic]]:
     describe = _Describing(context, alive, has_operations=request.include_topic_authorized_operations)
     known = context.services.metadata.topics
     if request.topics is None or (context.api_version == 0 and not request.topics):
-        return [
-            describe(topic)
-            async for topic in in_turns(list(known.values()))
-            if context.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.name, is_filter=True)
-        ]
+        if context.may_do_everything:
+            return each_in_turns(describe, list(known.values()))
+        return then(each_in_turns(describe.if_visible, list(known.values())), _without_none)
     by_id = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != NO_UUID)
     if by_id:
-        found = [(topic_id, context.services.metadata.topic_by_id(topic_id)) for topic_id in by_id]
-        names = (topic.name for _, topic in found if topic is not None)
-        visible = context.authorized(AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
-        return [
-            describe(topic)
-            if topic is not None and topic.name in visible
-            else MetadataResponseTopic(
-                error_code=ErrorCode.UNKNOWN_TOPIC_ID if topic is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                name=None,
-                topic_id=topic_id,
-            )
-            async for topic_id, topic in in_turns(found)
-        ]
+        return _topics_by_id(by_id, describe, context)
     may_create = context.services.config.auto_create_topics_enable and (
         context.api_version < FIRST_VERSION_THAT_FORBIDS_CREATION or request.allow_auto_topic_creation
     )
@@ -101,14 +96,39 @@ async def _topics(
     visible = context.authorized(AclOperation.DESCRIBE, AclResourceType.TOPIC, wanted)
     missing = [name for name in wanted if name in visible and name not in known]
     creatable = creatable_topics(missing, context) if may_create and missing else ()
-    return [
-        MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
-        if name not in visible
-        else describe(known[name])
-        if name in known
-        else describe.missing(name, may_create=may_create, is_creatable=name in creatable)
-        async for name in in_turns(wanted)
-    ]
+
+    def described(name: str) -> MetadataResponseTopic:
+        if name not in visible:
+            return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
+        topic = known.get(name)
+        if topic is not None:
+            return describe(topic)
+        return describe.missing(name, may_create=may_create, is_creatable=name in creatable)
+
+    return each_in_turns(described, wanted)
+
+
+def _topics_by_id(
+    wanted: Iterable[UUID], describe: _Describing, context: RequestContext
+) -> Outcome[list[MetadataResponseTopic]]:
+    found = [(topic_id, context.services.metadata.topic_by_id(topic_id)) for topic_id in wanted]
+    names = (topic.name for _, topic in found if topic is not None)
+    visible = context.authorized(AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
+
+    def described(wanted: tuple[UUID, TopicState | None]) -> MetadataResponseTopic:
+        topic_id, topic = wanted
+        if topic is None:
+            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+        if topic.name not in visible:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return MetadataResponseTopic(error_code=code, name=None, topic_id=topic_id)
+        return describe(topic)
+
+    return each_in_turns(described, found)
+
+
+def _without_none(topics: list[MetadataResponseTopic | None]) -> list[MetadataResponseTopic]:
+    return [topic for topic in topics if topic is not None]
 
 
 class _Describing:
@@ -118,9 +138,34 @@ class _Describing:
         self._context = context
         self._alive = alive
         self._has_operations = has_operations
+        self._view: View | None = None
+        """The encoded topics of earlier answers; None if the answer differs from client to client or from time to
+        time."""
+        if context.encoded is not None and not has_operations and not context.services.partitions.offline_count:
+            self._view = context.encoded.view(MetadataResponse, context.api_version, alive)
 
     def __call__(self, topic: TopicState) -> MetadataResponseTopic:
-        """Return the description of a topic."""
+        """Return the description of a topic, maybe an encoded one."""
+        view = self._view
+        if view is None:
+            return self._described(topic)
+        found = view.entries.get(topic.name)
+        if found is not None and found.revision == topic.revision:
+            return cast(MetadataResponseTopic, found.encoded)
+        described = self._described(topic)
+        is_offline = self._context.services.partitions.offline_count > 0
+        if is_offline or any(partition.error_code for partition in described.partitions):
+            return described
+        encoded = view.encode(described, 1 + len(described.partitions))
+        view.keep(topic.name, topic.revision, encoded)
+        return cast(MetadataResponseTopic, encoded)
+
+    def if_visible(self, topic: TopicState) -> MetadataResponseTopic | None:
+        """Return the description of a topic, None if the client may not describe the topic."""
+        may = self._context.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.name, is_filter=True)
+        return self(topic) if may else None
+
+    def _described(self, topic: TopicState) -> MetadataResponseTopic:
         return MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.topic_id,

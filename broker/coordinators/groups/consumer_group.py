@@ -22,6 +22,7 @@ from uuid import UUID
 from ....protocol.errors import BrokerError, ErrorCode
 from .assignment import NOTHING, Assignment, Subscriber, without
 from .assignors import Assignor
+from .classic_group import CONSUMER_PROTOCOL_TYPE
 from .consumer_member import ConsumerMember, MemberState
 from .current_topics import CurrentTopics
 
@@ -57,6 +58,11 @@ class ConsumerGroup:
     """By name: the subscribed topics that existed when the group epoch started."""
     matched: Mapping[str, frozenset[str]] = field(default_factory=dict, compare=False)
     """Matching topics by pattern, for members that subscribe with a pattern; computed again after a restart."""
+
+    @property
+    def protocol_type(self) -> str:
+        """The protocol type that tools show, which is that of classic consumers."""
+        return CONSUMER_PROTOCOL_TYPE
 
     @property
     def state(self) -> ConsumerGroupState:

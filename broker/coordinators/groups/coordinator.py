@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import trio
 
@@ -33,7 +33,7 @@ from .consumer_group_log import ConsumerGroupLog
 from .consumer_groups import ConsumerGroups
 from .consumer_protocol import ConsumerProtocol, HeartbeatingClient
 from .current_topics import CurrentTopics, TopicSource
-from .description import describe_classic, describe_unknown, listed_groups
+from .description import describe_classic, describe_unknown, filtered, list_group
 from .expiry import MINUTE_MS, expired_offsets
 from .group_log import GroupLog
 from .group_map import Group, GroupMap
@@ -330,10 +330,16 @@ class GroupCoordinator:
         default_assignor = next(iter(self._consumer_groups.assignors))
         return describe_consumer_group(group, self._consumer_groups.topics, default_assignor)
 
-    def list(self, states: Sequence[str], types: Sequence[str]) -> tuple[ErrorCode, list[ListedGroup]]:
-        """Handle ListGroups: return the groups that pass the filters, and an error while some are being loaded."""
+    def list(
+        self, states: Sequence[str], types: Sequence[str], entry: Callable[[Group], ListedGroup] = list_group
+    ) -> tuple[ErrorCode, list[ListedGroup]]:
+        """Handle ListGroups: return the entries of groups that pass the filters, and an error while groups are loaded.
+
+        With filters the entries must have their fields, so ``entry`` must not return encoded ones.
+        """
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.partitions.is_reading else ErrorCode.NONE
-        return error, listed_groups(self._groups, states, types)
+        entries = [entry(group) for group in self._groups]
+        return error, filtered(entries, states, types) if states or types else entries
 
     def delete(self, group_id: str) -> None:
         """Handle DeleteGroups for one group.

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ....protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ....protocol.messages.list_groups import ListedGroup
-from .classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState
+from .classic_group import ClassicGroup, GroupState
 from .classic_member import ClassicMember
 from .group_map import Group
 
@@ -46,24 +46,25 @@ def describe_unknown(group_id: str) -> DescribedGroup:
 
 def list_group(group: Group) -> ListedGroup:
     """Return a group's entry in the list of groups."""
-    protocol_type, group_type = CONSUMER_PROTOCOL_TYPE, CONSUMER_TYPE
-    if isinstance(group, ClassicGroup):
-        protocol_type, group_type = group.protocol_type or "", CLASSIC_TYPE
     return ListedGroup(
-        group_id=group.group_id, protocol_type=protocol_type, group_state=group.state.value, group_type=group_type
+        group_id=group.group_id,
+        protocol_type=group.protocol_type or "",
+        group_state=group.state.value,
+        group_type=CLASSIC_TYPE if isinstance(group, ClassicGroup) else CONSUMER_TYPE,
     )
 
 
-def listed_groups(groups: Iterable[Group], states: Iterable[str], types: Iterable[str]) -> list[ListedGroup]:
-    """Return the entries of groups that pass filters by state (KIP-518) and type (KIP-848); an empty filter passes
-    all."""
+def list_revision(group: Group) -> object:
+    """Return a value that changes with the group's entry in the list of groups: states differ from type to type."""
+    return group.state, group.protocol_type
+
+
+def filtered(groups: Iterable[ListedGroup], states: Iterable[str], types: Iterable[str]) -> list[ListedGroup]:
+    """Return the groups that pass filters by state (KIP-518) and type (KIP-848); an empty filter passes all."""
     wanted_states, wanted_types = {name.lower() for name in states}, {name.lower() for name in types}
-    listed = map(list_group, groups)
-    if not wanted_states and not wanted_types:
-        return list(listed)
     return [
         group
-        for group in listed
+        for group in groups
         if (not wanted_states or group.group_state.lower() in wanted_states)
         and (not wanted_types or group.group_type in wanted_types)
     ]
