@@ -91,6 +91,8 @@ def record_build(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
             pytest.skip(f"no compiled {', '.join(missing)} of today: `pip install -e .` with a C compiler builds them")
     else:
         replace_everywhere(monkeypatch, {module: pure_twin(source) for source, module in modules.items()})
+    # Otherwise an object of the other build would be used again.
+    monkeypatch.setattr("gregor.protocol.records.convert._idle_recompressions", [])
     return str(request.param)
 
 

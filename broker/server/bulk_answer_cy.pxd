@@ -5,14 +5,25 @@ from libc.stdint cimport int64_t
 
 from ...protocol.records.kernel_cy cimport DownConversion, survey_unchecked
 from ...protocol.records.message_bytes cimport copy_bytes
-from .bulk_calls cimport begin_conversion, convert_into, put_padding, read_at, send_bytes, send_file, thread_cpu_ns, wait_writable
+from ...protocol.records.recompression_cy cimport Recompression
+from .bulk_calls cimport (
+    begin_conversion,
+    convert_into,
+    put_padding,
+    read_at,
+    recompress_next,
+    send_bytes,
+    send_file,
+    thread_cpu_ns,
+    wait_writable,
+)
 
 cdef int SENT, FULL, TURN, NEEDS_CODEC, FAILED, BROKEN, FILE_HAS_ENDED, CANCELLED
 cdef int BYTES, FILE, CONVERSION
 cdef int COLUMNS, KIND, SIZE, DESCRIPTOR, POSITION, STORED, FIRST_END, TO_MAGIC, FIRST_OFFSET
 cdef int CONVERTED, TEMPORARY, CPU
 cdef int64_t SOCKET_IS_FULL, TURN_BYTES, FILE_BYTES, SMALL_FILE_BYTES, LEAST_ROOM_BYTES, FILE_IS_SHORTER, BEGIN_BYTES
-cdef int WAIT_MS, STOP_AT_END, STOP_OUT_IS_FULL, STOP_NEEDS_CODEC, ONLY_CONVERSION
+cdef int WAIT_MS, STOP_AT_END, STOP_OUT_IS_FULL, STOP_NEEDS_CODEC, CODEC_WORK
 
 
 @cython.final
@@ -20,20 +31,21 @@ cdef class BulkMemory:
     cdef readonly int64_t chunk_bytes
     cdef public int64_t ahead_bytes
     cdef readonly bytearray stored, out
+    cdef readonly Recompression recompression
 
 
 @cython.final
 cdef class BulkAnswer:
     cdef readonly int descriptor, row, row_count, error
     cdef readonly int64_t row_done, stored_at, sent_bytes
-    cdef readonly bint is_cancelled, is_converted
+    cdef readonly bint is_cancelled, begins_converted
     cdef readonly DownConversion conversion
     cdef object _waiting, _rows
     cdef bytearray _heads
     cdef bytes _unsent
-    cdef bint _has_begun, _in_chunk, _is_loaded, _is_out_full
+    cdef bint _has_first, _has_begun, _in_chunk, _is_loaded, _is_out_full
     cdef int64_t _chunk_limit, _capacity, _ahead_bytes, _out_bytes, _chunk_bytes, _padded, _at, _filled
-    cdef int _trouble
+    cdef int _stop, _trouble
 
     cpdef cancel(self)
     cpdef skip_row(self)
@@ -41,13 +53,13 @@ cdef class BulkAnswer:
     cpdef int run(self, BulkMemory memory, int patience_ms) except -1
     @cython.locals(table=cython.p_longlong, head=cython.p_const_uchar, source=cython.p_uchar, target=cython.p_uchar,
                    others=cython.p_longlong)
-    cdef int _run_in(self, long long[::1] rows, const unsigned char[::1] heads, unsigned char[::1] stored,
+    cdef int _run_in(self, Recompression recompression, long long[::1] rows, const unsigned char[::1] heads, unsigned char[::1] stored,
                      unsigned char[::1] out, long long[::1] waiting, int patience_ms) except -1
 
     @cython.locals(must_send=bint, is_blocked=bint, is_full=bint, is_reading=bint, has_room=bint, only_begins=bint,
                    most_bytes=int64_t, turn_bytes=int64_t, base=int64_t, kind=int, sent=int64_t, left=int64_t,
                    size=int64_t, stop=int)
-    cdef int _run(self, long long *table, const unsigned char *heads, unsigned char *stored, unsigned char *out,
+    cdef int _run(self, Recompression recompression, long long *table, const unsigned char *heads, unsigned char *stored, unsigned char *out,
                   long long *waiting, int patience_ms) noexcept nogil
     @cython.locals(sent=int64_t)
     cdef int64_t _send_output(self, unsigned char *out, bint has_more) noexcept nogil
@@ -59,9 +71,11 @@ cdef class BulkAnswer:
     @cython.locals(waited_ms=int)
     cdef bint _wait(self, long long *waiting, int patience_ms) noexcept nogil
     cdef int _failed(self, int64_t error) noexcept nogil
-    @cython.locals(began_ns=int64_t, stop=int, before=int64_t, filled=int64_t, written=int64_t, position=int64_t,
-                   is_whole=bint)
-    cdef int _convert(self, long long *table, int64_t base, int64_t left, unsigned char *stored,
+    @cython.locals(began_ns=int64_t, stop=int, before=int64_t, written=int64_t, position=int64_t, is_whole=bint)
+    cdef int _convert(self, Recompression recompression, long long *table, int64_t base, int64_t left, unsigned char *stored,
                       unsigned char *out) noexcept nogil
+    @cython.locals(filled=int64_t, most=int64_t, before=int64_t, size=int64_t)
+    cdef int64_t _fill(self, Recompression recompression, long long *table, int64_t base, int64_t left,
+                       unsigned char *stored, unsigned char *out) noexcept nogil
     @cython.locals(window=int64_t, error=int64_t, to_magic=int, size=Py_ssize_t, work=int)
     cdef int _load(self, long long *table, int64_t base, unsigned char *stored) noexcept nogil

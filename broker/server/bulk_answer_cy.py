@@ -2,7 +2,7 @@
 
 The answer is a table of numbers, a row for each part, so that one compiled loop reads, converts and sends all of it.
 The loop returns to its caller only at the end of the answer, when other answers wait for their turn, when the client
-does not read, and where a conversion needs what the loop does not have (codecs, errors, very large batches).
+does not read, and where a conversion needs what the loop does not have (codecs' libraries, errors, very large batches).
 
 This is ordinary Python that is also compiled: ``bulk_answer_cy.pxd`` has the C types.
 """
@@ -17,7 +17,9 @@ try:
 except ImportError:
     from ...protocol.records import cython_stand_in as cython
 
+from ...protocol.records.compression import Codec
 from ...protocol.records.kernel_cy import DownConversion, Stop
+from ...protocol.records.recompression_cy import Recompression
 from ...protocol.records.record import Buffer
 from .bulk_stop import BulkStop
 
@@ -29,6 +31,7 @@ if not cython.compiled:
         convert_into,
         put_padding,
         read_at,
+        recompress_next,
         send_bytes,
         send_file,
         thread_cpu_ns,
@@ -74,18 +77,19 @@ FILE_IS_SHORTER = -1000000
 """The result of `read_at` and `send_file` behind the end of the file."""
 
 STOP_AT_END, STOP_OUT_IS_FULL, STOP_NEEDS_CODEC = int(Stop.AT_END), int(Stop.OUT_IS_FULL), int(Stop.NEEDS_CODEC)
-ONLY_CONVERSION = 1
-"""The work (`kernel_cy.survey`) of a chunk without compressed batches to convert."""
+CODEC_WORK = 1 | 1 << Codec.GZIP | 1 << Codec.SNAPPY | 1 << Codec.LZ4
+"""The work (`kernel_cy.survey`) that the loop does: conversions of batches without codec or of these codecs."""
 
 
 class BulkMemory:
-    """A pair of buffers of one thread, which the thread's answers use in turn."""
+    """The buffers of one thread, which the thread's answers use in turn."""
 
     def __init__(self, chunk_bytes: int) -> None:
         self.chunk_bytes = chunk_bytes
         self.stored = bytearray(chunk_bytes)
         # Small records grow when they are converted down.
         self.out = bytearray(2 * chunk_bytes)
+        self.recompression = Recompression()
         self.ahead_bytes = 2 * chunk_bytes
         """The bytes that an answer may convert before it sends some; twice the size of a message that is larger."""
 
@@ -95,7 +99,7 @@ class BulkAnswer:
 
     `row` is the present row. `row_done` counts the row's bytes that were sent or are about to be, `stored_at` the
     stored bytes that were converted for them. `sent_bytes` counts the bytes that the socket has accepted, and
-    `is_converted` tells whether any row is a conversion.
+    `begins_converted` tells whether the first row that is not bytes is a conversion that begins quickly.
     """
 
     def __init__(self, descriptor: int, waiting: array[int]) -> None:
@@ -106,7 +110,8 @@ class BulkAnswer:
         self.descriptor = descriptor
         self._waiting = waiting
         self._rows = array("q")
-        self.is_converted = False
+        self.begins_converted = False
+        self._has_first = False
         self._heads = bytearray()
         self._unsent = b""
         self.conversion = DownConversion(0, 0)
@@ -123,6 +128,7 @@ class BulkAnswer:
         self._chunk_limit = self._capacity = self._ahead_bytes = self._out_bytes = self._chunk_bytes = 0
         self._padded = self._at = self._filled = 0
         self._is_out_full = False
+        self._stop = STOP_AT_END
         self._trouble = SENT
 
     def add_bytes(self, data: Buffer) -> None:
@@ -132,6 +138,7 @@ class BulkAnswer:
 
     def add_file(self, descriptor: int, position: int, size_bytes: int) -> None:
         """Add a range of an open file."""
+        self._has_first = True
         self._add(FILE, size_bytes, descriptor, position)
 
     def add_conversion(
@@ -143,12 +150,15 @@ class BulkAnswer:
         first_end: int,
         to_magic: int,
         first_offset: int,
+        takes_long: bool = False,
     ) -> None:
         """Add the conversion to ``to_magic`` (0 or 1) of a range of an open file, which becomes ``size_bytes``.
 
-        The first chunk ends at ``first_end``, others have as many batches as fit (`lazy.converted_chunks`).
+        The first chunk ends at ``first_end``, others have as many batches as fit (`lazy.converted_chunks`). With
+        ``takes_long`` it is not for the event loop's thread.
         """
-        self.is_converted = True
+        self.begins_converted = self.begins_converted or not (self._has_first or takes_long)
+        self._has_first = True
         self._add(CONVERSION, size_bytes, descriptor, position, stored_bytes, first_end, to_magic, first_offset)
 
     def _add(self, *columns: int) -> None:
@@ -192,13 +202,22 @@ class BulkAnswer:
         memory.out[: self._filled] = self._unsent
         self._unsent = b""
         self._is_loaded = False
-        stop = self._run_in(self._rows, self._heads or NO_HEADS, memory.stored, memory.out, self._waiting, patience_ms)
+        stop = self._run_in(
+            memory.recompression,
+            self._rows,
+            self._heads or NO_HEADS,
+            memory.stored,
+            memory.out,
+            self._waiting,
+            patience_ms,
+        )
         if self._filled > self._at:
             self._unsent = bytes(memory.out[self._at : self._filled])
         return stop
 
     def _run_in(
         self,
+        recompression: Recompression,
         rows: array[int],
         heads: Buffer,
         stored: bytearray,
@@ -220,10 +239,11 @@ class BulkAnswer:
             table, others = memoryview(rows), memoryview(waiting)
             head, source, target = memoryview(heads), memoryview(stored), memoryview(out)
         with cython.nogil:
-            return self._run(table, head, source, target, others, patience_ms)
+            return self._run(recompression, table, head, source, target, others, patience_ms)
 
     def _run(
         self,
+        recompression: Recompression,
         table: memoryview,
         heads: memoryview,
         stored: memoryview,
@@ -272,7 +292,7 @@ class BulkAnswer:
                 self.row_done = self.stored_at = self._padded = 0
                 self._in_chunk = False
             elif kind == CONVERSION:
-                stop = self._convert(table, base, left, stored, out)
+                stop = self._convert(recompression, table, base, left, stored, out)
                 if stop != SENT and self._filled == self._at:
                     return stop
                 has_room = self._filled - self._at < self._chunk_limit // 2 and not self._is_out_full
@@ -346,7 +366,9 @@ class BulkAnswer:
         self.error = -error
         return BROKEN
 
-    def _convert(self, table: memoryview, base: int, left: int, stored: memoryview, out: memoryview) -> int:
+    def _convert(
+        self, recompression: Recompression, table: memoryview, base: int, left: int, stored: memoryview, out: memoryview
+    ) -> int:
         """Convert records of the present row while they fit; return SENT, or the reason why the row cannot go on."""
         if self._trouble != SENT:
             return self._trouble
@@ -364,11 +386,9 @@ class BulkAnswer:
             if stop != SENT:
                 return stop
         before = self._filled
-        filled = convert_into(self.conversion, stored, self._chunk_bytes, out, before, self._capacity)
-        written = filled - before
-        stop = self.conversion.stop
+        written = self._fill(recompression, table, base, left, stored, out) - before
+        stop = self._stop
         position = self.conversion.position
-        table[base + TEMPORARY] += written
         is_whole = written >= left
         self._filled = before + min(written, left)
         self.row_done += min(written, left)
@@ -386,10 +406,42 @@ class BulkAnswer:
         elif self._capacity < self._out_bytes:
             self._capacity = min(2 * self._capacity, self._out_bytes)
         else:
-            # A message always fits into twice a chunk.
-            self._trouble = FAILED
+            # A message always fits into twice a chunk, a wrapper of a compressed batch nearly always.
+            self._trouble = NEEDS_CODEC if self.conversion.stop == STOP_NEEDS_CODEC else FAILED
         table[base + CPU] += thread_cpu_ns() - began_ns
         return self._trouble
+
+    def _fill(
+        self, recompression: Recompression, table: memoryview, base: int, left: int, stored: memoryview, out: memoryview
+    ) -> int:
+        """Convert batches of the chunk behind the output; set `_stop` and return the position after the messages.
+
+        Compressed batches are converted until there are `left` bytes or as many as are sent at a time.
+        """
+        filled = self._filled
+        most = min(filled + left, self._at + self._chunk_limit // 2)
+        while True:
+            before = filled
+            filled = convert_into(self.conversion, stored, self._chunk_bytes, out, before, self._capacity)
+            table[base + TEMPORARY] += filled - before
+            self._stop = self.conversion.stop
+            if self._stop != STOP_NEEDS_CODEC:
+                return filled
+            size = recompress_next(recompression, self.conversion, stored, self._chunk_bytes)
+            if size == 0:
+                return filled
+            if size > self._capacity - filled:
+                # The batch is converted again when there is room.
+                self._stop = STOP_OUT_IS_FULL
+                return filled
+            recompression.take(out, filled)
+            filled += size
+            self.conversion.position += recompression.stored_bytes
+            table[base + CONVERTED] += recompression.record_count
+            table[base + TEMPORARY] += recompression.written_bytes
+            if filled >= most and self.conversion.position < self._chunk_bytes:
+                self._stop = STOP_OUT_IS_FULL
+                return filled
 
     def _load(self, table: memoryview, base: int, stored: memoryview) -> int:
         """Read the next chunk, or the present one again after another answer has used the memory."""
@@ -410,7 +462,7 @@ class BulkAnswer:
         size = window
         if self.stored_at > 0:
             size, work = survey_unchecked(stored, 0, window, self._chunk_limit, to_magic)
-            if size == 0 or work > ONLY_CONVERSION:
+            if size == 0 or work > CODEC_WORK:
                 return NEEDS_CODEC
         begin_conversion(self.conversion, to_magic, table[base + FIRST_OFFSET])
         self._chunk_bytes = size

@@ -4,12 +4,16 @@ from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t
 
 from ...protocol.records.kernel_cy cimport DownConversion
+from ...protocol.records.message_bytes cimport batch_size_at
+from ...protocol.records.recompression_cy cimport Recompression
 
 cdef enum:
     # As in protocol/records/padding.py.
     FAKE_BATCH_BYTES = 131072
     FAKE_BATCH_HEAD_BYTES = 12
     LEAST_FAKE_LENGTH = 61
+    # As in protocol/records/compression.py.
+    DEFAULT_LIMIT_BYTES = 67108864
 
 cdef extern from "<sys/types.h>" nogil:
     ctypedef long off_t
@@ -97,6 +101,14 @@ cdef inline int64_t thread_cpu_ns() noexcept nogil:
 cdef inline int64_t convert_into(DownConversion conversion, const unsigned char *stored, int64_t stored_bytes,
                                  unsigned char *out, int64_t filled, int64_t capacity) noexcept nogil:
     return conversion.fill_unchecked(stored, stored_bytes, out, filled, capacity)
+
+cdef inline int64_t recompress_next(Recompression recompression, DownConversion conversion,
+                                    const unsigned char *stored, int64_t stored_bytes) noexcept nogil:
+    cdef int64_t at = conversion.position
+    cdef Py_ssize_t size = batch_size_at(stored, at, stored_bytes)
+    if size <= 0 or stored[at + 16] != 2:
+        return 0
+    return recompression.convert_unlocked(stored, at, size, conversion.to_magic, DEFAULT_LIMIT_BYTES)
 
 cdef inline void begin_conversion(DownConversion conversion, int to_magic, int64_t first_offset) noexcept nogil:
     conversion.begin_unlocked(to_magic, first_offset, 0)

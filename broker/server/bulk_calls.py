@@ -9,8 +9,13 @@ import os
 import select
 import time
 
+from ...protocol.records import v2
+from ...protocol.records.batches import MAGIC_AT
+from ...protocol.records.compression import DEFAULT_LIMIT_BYTES
 from ...protocol.records.kernel_cy import DownConversion
+from ...protocol.records.message_bytes import batch_size_at
 from ...protocol.records.padding import FAKE_BATCH_BYTES, padding
+from ...protocol.records.recompression_cy import Recompression
 
 FILE_HAS_ENDED = -1_000_000
 """The result of a read or of sendfile(2) behind the end of the file; no error number is as large."""
@@ -66,6 +71,17 @@ def convert_into(
 ) -> int:
     """Convert the first ``stored_bytes`` into ``out`` from ``filled`` on; return the position after the messages."""
     return conversion.fill(stored, stored_bytes, out[:capacity], filled)
+
+
+def recompress_next(
+    recompression: Recompression, conversion: DownConversion, stored: memoryview, stored_bytes: int
+) -> int:
+    """Convert the compressed batch at the conversion's position; return its size, 0 if only other code can."""
+    at = conversion.position
+    size = batch_size_at(stored, at, stored_bytes)
+    if size <= 0 or stored[at + MAGIC_AT] != v2.MAGIC:
+        return 0
+    return recompression.convert_unlocked(stored, at, size, conversion.to_magic, DEFAULT_LIMIT_BYTES)
 
 
 def begin_conversion(conversion: DownConversion, to_magic: int, first_offset: int) -> None:

@@ -65,7 +65,7 @@ async def send_in_bulk(bulk: BulkAnswer, answer: Answer, transport: BulkTranspor
     try:
         # The client has the first bytes before a thread has woken up. Of files a thread sends them: many clients that
         # are ready at once would leave the event loop no time for others.
-        stop = lane.begin(bulk) if bulk.is_converted else BulkStop.TURN
+        stop = lane.begin(bulk) if bulk.begins_converted else BulkStop.TURN
         patience_ms = PATIENCE_MS
         while stop is not BulkStop.SENT:
             if stop is BulkStop.FULL:

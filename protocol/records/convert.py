@@ -217,17 +217,7 @@ _idle_recompressions: list[Recompression] = []
 def _convert_in_one_step(batch: BatchView, to_magic: int, limit_bytes: int) -> Converted | None:
     """Convert a compressed v2 batch as most are; return None for one that has to be converted in pieces."""
     recompression = _idle_recompressions.pop() if _idle_recompressions else Recompression()
-    wrapper = recompression.convert(
-        batch.view[v2.RECORDS_AT :],
-        batch.codec,
-        to_magic,
-        batch.record_count or 0,
-        batch.stored_offset,
-        batch.base_timestamp,
-        batch.max_timestamp,
-        batch.timestamp_type is TimestampType.LOG_APPEND_TIME,
-        limit_bytes,
-    )
+    wrapper = recompression.convert(batch.view, to_magic, limit_bytes)
     written_bytes = recompression.written_bytes
     _idle_recompressions.append(recompression)
     return Converted(wrapper, batch.record_count or 0, written_bytes) if wrapper else None

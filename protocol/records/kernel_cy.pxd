@@ -77,7 +77,9 @@ cdef class DownConversion:
     @cython.locals(size=Py_ssize_t, magic=int, before=Py_ssize_t)
     cdef Py_ssize_t _run(self, const unsigned char *data, Py_ssize_t end, unsigned char *out, Py_ssize_t at,
                          int64_t capacity) noexcept nogil
-    @cython.locals(position=Py_ssize_t, attributes=int, count=int64_t, base_offset=int64_t)
+    @cython.locals(count=int64_t, base_offset=int64_t)
+    cdef bint open_header(self, const unsigned char *data, Py_ssize_t position) noexcept nogil
+    @cython.locals(position=Py_ssize_t, attributes=int)
     cdef bint _open_batch(self, const unsigned char *data, Py_ssize_t size) noexcept nogil
     @cython.locals(size=int64_t)
     cdef Py_ssize_t _convert_records(self, const unsigned char *data, Py_ssize_t end, unsigned char *out,

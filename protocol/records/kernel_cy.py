@@ -313,20 +313,29 @@ class DownConversion:
         if attributes & 0x07:
             self.stop = NEEDS_CODEC
             return False
+        if not self.open_header(data, position):
+            self.stop = CORRUPT
+            return False
+        self.batch_end = position + size
+        self.position = self.batch_end if self.records_left == 0 else position + 61
+        return True
+
+    def open_header(self, data: memoryview, position: int) -> bool:
+        """Begin with the records of the v2 batch whose header is at `position`; return False for an impossible header.
+
+        The caller has checked the bounds, and sets `batch_end`.
+        """
         count = int32_at(data, position + 57)
         base_offset = int64_at(data, position)
         if count < 0 or base_offset < 0:
-            self.stop = CORRUPT
             return False
         self.records_left = count
-        self.batch_end = position + size
         self.base_offset = base_offset
         self.base_timestamp = int64_at(data, position + 27)
         self.log_append_time = int64_at(data, position + 35)
-        self.is_log_append_time = attributes & 0x08 != 0
+        self.is_log_append_time = int16_at(data, position + 21) & 0x08 != 0
         self.inner_base_offset = 0
         self.attributes = 0x08 if self.is_log_append_time and self.to_magic == 1 else 0
-        self.position = self.batch_end if count == 0 else position + 61
         return True
 
     def _convert_records(self, data: memoryview, end: int, out: memoryview, at: int, capacity: int) -> int:

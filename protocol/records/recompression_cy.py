@@ -29,7 +29,14 @@ if not cython.compiled:
         reserve_memory,
         write_content,
     )
-    from .message_bytes import put_int32, put_uint32, put_v0_head, put_v1_head
+    from .message_bytes import (
+        copy_bytes,
+        int16_at,
+        put_int32,
+        put_uint32,
+        put_v0_head,
+        put_v1_head,
+    )
 
 GZIP, SNAPPY = 1, 2
 FIRST_RAW_BYTES = 64 * 1024
@@ -50,6 +57,8 @@ V0_KEY_AT = 22
 V1_KEY_AT = 30
 V0_CRC_FROM = 16
 CRC_AT = 12
+ATTRIBUTES_AT, RECORDS_AT = 21, 61
+CODEC_MASK = 0x07
 
 COMPILED: bool = cython.compiled
 """Whether this module is compiled."""
@@ -58,7 +67,7 @@ COMPILED: bool = cython.compiled
 class Recompression:
     """A conversion of compressed v2 batches to wrappers, one batch after the other, with buffers that are reused.
 
-    After `convert`, `last_offset` and `max_timestamp` are those of the last batch's records, and `written_bytes` is the
+    After a batch, `stored_bytes`, `record_count` and `written_bytes` are its size, the number of its records and the
     size of their messages before compression.
     """
 
@@ -66,45 +75,73 @@ class Recompression:
         self._conversion = DownConversion(0, 0)
         if not cython.compiled:
             self._memory = CodecMemory()
+        self.stored_bytes = 0
+        self.record_count = 0
         self.written_bytes = 0
+        self._begin = self._end = 0
 
     def __dealloc__(self) -> None:
         release_memory(cython.address(self._memory) if cython.compiled else self._memory)
 
-    def convert(
-        self,
-        stored: memoryview,
-        codec: int,
-        to_magic: int,
-        count: int,
-        base_offset: int,
-        base_timestamp: int,
-        log_append_time: int,
-        is_log_append_time: bool,
-        limit_bytes: int,
-    ) -> bytes | None:
-        """Return the wrapper, in format `to_magic`, of the `count` records compressed in `stored`.
+    def convert(self, batch: memoryview, to_magic: int, limit_bytes: int) -> bytes | None:
+        """Return the wrapper, in format `to_magic`, of a complete v2 batch.
 
-        Returns None for data that is broken, that is larger than `limit_bytes` or MOST_RAW_BYTES decompressed, or that
-        only the codec's library reads: other code converts it or finds the error.
+        Returns None for a batch that is broken, that is larger than `limit_bytes` or MOST_RAW_BYTES decompressed, or
+        that only the codec's library reads: other code converts it or finds the error. Raises ValueError for fewer
+        bytes than a header.
         """
-        size_bytes = len(stored)
-        if size_bytes == 0 or count <= 0 or base_offset < 0 or count > MOST_RAW_BYTES // LEAST_RECORD_BYTES:
-            return None
-        self._conversion.begin(to_magic, 0, 0)
-        self._conversion.open_records(count, 0, base_offset, base_timestamp, log_append_time, is_log_append_time, 0)
-        data = cython.address(stored[0]) if cython.compiled else stored
-        memory = cython.address(self._memory) if cython.compiled else self._memory
+        size_bytes = len(batch)
+        if size_bytes < RECORDS_AT:
+            raise ValueError(f"a batch of {size_bytes} bytes")
+        data = cython.address(batch[0]) if cython.compiled else batch
         with cython.nogil:
-            size_bytes = self._run(memory, data, size_bytes, codec, count, limit_bytes)
-        wrapper: bytes | None = None
-        if size_bytes > 0:
-            encoded = memory.encoded
-            head = HEAD_ROOM - (V1_KEY_AT if to_magic else V0_KEY_AT) - INT32_BYTES
-            wrapper = bytes(encoded[head:size_bytes])
+            size_bytes = self.convert_unlocked(data, 0, size_bytes, to_magic, limit_bytes)
+        if size_bytes == 0:
+            return None
+        memory = cython.address(self._memory) if cython.compiled else self._memory
+        encoded = memory.encoded
+        wrapper = bytes(encoded[self._begin : self._end])
+        self._shrink()
+        return wrapper
+
+    def convert_unlocked(
+        self, data: memoryview, position: int, size_bytes: int, to_magic: int, limit_bytes: int
+    ) -> int:
+        """Convert the complete v2 batch at `position`, as `convert` does, without the interpreter's lock.
+
+        Returns the size of the wrapper, which `take` copies, and 0 where `convert` returns None. The caller has checked
+        the bounds.
+        """
+        memory = cython.address(self._memory) if cython.compiled else self._memory
+        self._conversion.begin_unlocked(to_magic, 0, 0)
+        if size_bytes <= RECORDS_AT or not self._conversion.open_header(data, position):
+            return 0
+        codec = int16_at(data, position + ATTRIBUTES_AT) & CODEC_MASK
+        count = self._conversion.records_left
+        if count == 0 or count > MOST_RAW_BYTES // LEAST_RECORD_BYTES:
+            return 0
+        self.stored_bytes = size_bytes
+        self.record_count = count
+        at = position + RECORDS_AT
+        stored = cython.address(data[at]) if cython.compiled else data[at:]
+        self._end = self._run(memory, stored, size_bytes - RECORDS_AT, codec, count, limit_bytes)
+        self._begin = HEAD_ROOM - (V1_KEY_AT if to_magic else V0_KEY_AT) - INT32_BYTES
+        if self._end > 0:
+            return self._end - self._begin
+        self._shrink()
+        return 0
+
+    def take(self, out: memoryview, at: int) -> None:
+        """Copy the last wrapper to `out`; the caller has checked that there is one, and its size. Once for a batch."""
+        memory = cython.address(self._memory) if cython.compiled else self._memory
+        copy_bytes(out, at, memory.encoded, self._begin, self._end - self._begin)
+        self._shrink()
+
+    def _shrink(self) -> None:
+        """Give the memory of a large batch back."""
+        memory = cython.address(self._memory) if cython.compiled else self._memory
         if memory.raw_capacity > KEPT_RAW_BYTES:
             release_memory(memory)
-        return wrapper
 
     def _run(
         self, memory: CodecMemory, data: memoryview, size_bytes: int, codec: int, count: int, limit_bytes: int

@@ -23,7 +23,7 @@ from ....protocol.records.stretch import StretchHead
 from ....storage.log.log_reading import cut_incomplete_batch
 from ....storage.log.partition_log import LogSlice
 from ...conversion.conversion_pool import NOBODY, ConversionMemory, ConversionPool
-from ...conversion.converted_sending import ConvertedSending, plan_conversion
+from ...conversion.converted_sending import PLAN_IN_THREAD_BYTES, ConvertedSending, plan_conversion
 from ...server.bulk_answer_cy import BulkAnswer
 from ...server.client_connection import ConversionCost
 from ...server.parts import BulkPart, Sink
@@ -191,8 +191,8 @@ class LazyConvertRecords(BulkPart):
         await ConvertedSending(stored, conversion, self._pool, costs, release).send_to(sink)
 
     def add_to(self, bulk: BulkAnswer) -> bool:
-        """Add the conversion as a row, if its first chunk is a down-conversion without codecs and receipt times."""
-        if self._to_magic == v2.MAGIC or self._is_compressed or self._opened_bytes is not None or self._slice.receipts:
+        """Add the conversion as a row, if it is a down-conversion without receipt times that keeps its wrappers."""
+        if self._to_magic == v2.MAGIC or self._opened_bytes is not None or self._slice.receipts:
             return False
         bulk.add_conversion(
             self._slice.descriptor,
@@ -202,6 +202,7 @@ class LazyConvertRecords(BulkPart):
             self._first_end,
             self._to_magic,
             self._slice.start_offset,
+            takes_long=self._is_compressed and self._first_end >= PLAN_IN_THREAD_BYTES,
         )
         return True
 

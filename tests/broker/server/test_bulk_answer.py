@@ -210,12 +210,74 @@ def test_an_answer_that_only_begins_returns_after_its_first_bytes_and_waits_for_
         assert waiting.sent_bytes == 0
 
 
-def test_a_conversion_stops_before_compressed_batches_and_the_caller_sends_the_rest(
-    pair: tuple[socket.socket, socket.socket], tmp_path: Path
+def text_batches(sizes: list[int], codec: Codec, first: int = 0) -> bytes:
+    """Return one v2 batch of three records that are easy to compress for each size of their values."""
+    stored = bytearray()
+    for number, size in enumerate(sizes):
+        values = random.Random(size).choices(b"order region status ", k=size)
+        records = [Record(first + 3 * number + n, TIMESTAMP + n, None if n else b"k", bytes(values)) for n in range(3)]
+        stored += build_batch(records, codec=codec)
+    return bytes(stored)
+
+
+@pytest.mark.parametrize("to_magic", [0, 1])
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+@pytest.mark.parametrize("ahead_bytes", [WHOLE_BYTES, 600])
+@pytest.mark.parametrize("begins_plain", [False, True])
+def test_compressed_batches_are_converted_as_without_a_thread_however_slowly_the_client_reads(
+    pair: tuple[socket.socket, socket.socket],
+    tmp_path: Path,
+    codec: Codec,
+    to_magic: int,
+    ahead_bytes: int,
+    begins_plain: bool,
 ) -> None:
     ours, theirs = pair
-    plain = batches([400] * 6)
-    stored = plain + batches([500] * 3, Codec.LZ4, first=18)
+    stored = text_batches([500, 900, 340, 2100] * 8, codec, first=18)
+    stored = batches([400] * 6) + stored if begins_plain else stored + batches([400] * 6, first=200)
+    path = tmp_path / "segment"
+    path.write_bytes(stored)
+    planned = plan(stored, to_magic)
+    answer = bulk_answer_cy.BulkAnswer(ours.fileno(), array("q", [1]))
+    received = b""
+    memory, other = (bulk_answer_cy.BulkMemory(CHUNK_BYTES) for _ in range(2))
+    memory.ahead_bytes = other.ahead_bytes = ahead_bytes
+    with path.open("rb") as file:
+        answer.add_conversion(file.fileno(), 0, len(stored), planned.size, planned.first_end, to_magic, 0)
+        answer.add_bytes(b"behind")
+        while (stop := answer.run(memory, 0)) in (BulkStop.FULL, BulkStop.TURN):
+            assert answer.held_bytes <= WHOLE_BYTES
+            received += read_all(theirs, 900)
+            memory.stored[:] = b"x" * CHUNK_BYTES
+            memory.out[:] = b"y" * len(memory.out)
+            memory, other = other, memory
+    assert stop == BulkStop.SENT
+    while piece := read_all(theirs):
+        received += piece
+    assert received == expected(stored, to_magic) + b"behind"
+
+
+def broken(stored: bytes) -> bytes:
+    """Return a copy in which the compressed records are damaged."""
+    return stored[:80] + bytes(40) + stored[120:]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(batches([500] * 3, Codec.ZSTD, first=40), id="zstd"),
+        pytest.param(batches([5] * 3, Codec.LZ4, first=40), id="small"),
+        pytest.param(batches([4_000] * 3, Codec.GZIP, first=40), id="larger than the buffers"),
+        pytest.param(text_batches([23_000] * 3, Codec.SNAPPY, first=40), id="snappy blocks that do not match"),
+        pytest.param(broken(text_batches([900], Codec.GZIP, first=40)), id="broken"),
+    ],
+)
+def test_a_conversion_stops_before_batches_that_need_a_library_and_the_caller_sends_the_rest(
+    pair: tuple[socket.socket, socket.socket], tmp_path: Path, other: bytes
+) -> None:
+    ours, theirs = pair
+    plain = batches([400] * 6) + text_batches([500, 900], Codec.LZ4, first=18)
+    stored = plain + other
     path = tmp_path / "segment"
     path.write_bytes(stored)
     planned = plan(stored, 1)
@@ -226,7 +288,8 @@ def test_a_conversion_stops_before_compressed_batches_and_the_caller_sends_the_r
         memory = bulk_answer_cy.BulkMemory(CHUNK_BYTES)
         while (stop := answer.run(memory, 0)) == BulkStop.FULL:
             received += read_all(theirs)
-    received += read_all(theirs)
+    while piece := read_all(theirs):
+        received += piece
     assert stop == BulkStop.NEEDS_CODEC
     assert 0 < answer.stored_at <= len(plain)
     assert len(received) == answer.row_done
@@ -253,11 +316,12 @@ def test_a_conversion_of_damaged_records_stops_after_a_correct_prefix(
     assert 0 < answer.row_done < planned.size
 
 
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
 def test_conversion_costs_are_the_same_with_and_without_a_thread(
-    pair: tuple[socket.socket, socket.socket], tmp_path: Path
+    pair: tuple[socket.socket, socket.socket], tmp_path: Path, codec: Codec
 ) -> None:
     ours, _ = pair
-    stored = batches([40] * 8)
+    stored = text_batches([700], codec) if codec else batches([40] * 8)
     path = tmp_path / "segment"
     path.write_bytes(stored)
     planned = plan(stored, 1)

@@ -68,19 +68,7 @@ def stored_as(
 
 def in_one_step(stored: memoryview, to_magic: int, limit_bytes: int = 1 << 26) -> bytes | None:
     """Convert a batch with a `Recompression` of its own."""
-    batch = complete_batch_at(stored, 0)
-    is_append_time = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
-    times = (batch.base_timestamp, batch.max_timestamp, is_append_time)
-    step = Recompression()
-    return step.convert(
-        stored[v2.RECORDS_AT :],
-        batch.codec,
-        to_magic,
-        batch.record_count or 0,
-        batch.stored_offset,
-        *times,
-        limit_bytes,
-    )
+    return Recompression().convert(stored, to_magic, limit_bytes)
 
 
 def in_pieces(stored: memoryview, to_magic: int, monkeypatch: pytest.MonkeyPatch) -> bytes:
@@ -219,9 +207,7 @@ def test_a_large_batch_does_not_keep_its_memory_and_leaves_the_next_one_right(mo
     step = Recompression()
     for size, count in ((1000, 300), (50, 40), (1000, 300), (100, 20)):
         stored = stored_as(records_of("words", size, count), Codec.LZ4)
-        batch = complete_batch_at(stored, 0)
-        facts = (batch.record_count or 0, 0, batch.base_timestamp, batch.max_timestamp, False, 1 << 26)
-        wrapper = step.convert(stored[v2.RECORDS_AT :], batch.codec, 1, *facts)
+        wrapper = step.convert(stored, 1, 1 << 26)
         assert wrapper is not None
         assert len(list(iter_records(complete_batch_at(memoryview(wrapper), 0)))) == count
 
