@@ -22,9 +22,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RECEIPT = pa.schema(
-    [("topic", pa.string()), ("partition", pa.int32()), ("records", pa.int64()), ("beganAt", pa.int64())]
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("records", pa.int64()),
+        ("beganAt", pa.int64()),
+        ("sizeBytes", pa.int64()),
+    ]
 )
-RECEIPT_FOR_SPARK = "topic STRING, partition INT, records BIGINT, beganAt BIGINT"
+RECEIPT_FOR_SPARK = "topic STRING, partition INT, records BIGINT, beganAt BIGINT, sizeBytes BIGINT"
 
 
 def replay_where(
@@ -53,7 +59,7 @@ def replay_where(
     task = _Task({(source.topic, source.partition): (target, source.until_offset) for source, target in work}, options)
     receipts = in_order.mapInArrow(task, RECEIPT_FOR_SPARK).collect()
     return sorted(
-        (ReplayReceipt((row.topic, row.partition), row.records, row.beganAt) for row in receipts),
+        (ReplayReceipt((row.topic, row.partition), row.records, row.beganAt, row.sizeBytes) for row in receipts),
         key=lambda receipt: receipt.place,
     )
 
@@ -75,7 +81,9 @@ class _Task:
             tables = partial(_tables, (piece for _, piece in pieces), until_offset)
             # Spark passes the rows only once, so a second attempt needs another task.
             receipt = replay(target, self._options, tables, attempts=1)
-            told = dict(zip(RECEIPT.names, (*receipt.place, receipt.records, receipt.began_at), strict=True))
+            told = dict(
+                zip(RECEIPT.names, (*receipt.place, receipt.records, receipt.began_at, receipt.size_bytes), strict=True)
+            )
             yield pa.RecordBatch.from_pylist([told], RECEIPT)
 
 

@@ -38,11 +38,14 @@ class ReplayOptions:
 
 @dataclass(frozen=True, slots=True)
 class ReplayReceipt:
-    """The result of one partition: records written by this run, and its first offset in the archive."""
+    """The result of one partition: records written by this run, its first offset in the archive, and the size of the
+    batches that it wrote.
+    """
 
     place: AnyTopicPartition
     records: int
     began_at: int
+    size_bytes: int
 
 
 def replay(
@@ -57,14 +60,16 @@ def replay(
         if partition >= count:
             raise PipelineError(f"{topic} has {count} partition(s), and the archive has rows of partition {partition}")
         start = position or 0
-        written = 0
+        written = size_bytes = 0
         began = time.monotonic()
         for rows, next_offset in _transactions(rows_from(start), options):
-            await copy.append(_batches(rows, target.place, options.codec), next_offset)
+            batches = _batches(rows, target.place, options.codec)
+            await copy.append(batches, next_offset)
             written += rows.num_rows
+            size_bytes += sum(map(len, batches))
             if options.rate:
                 await trio.sleep(max(0.0, began + written / options.rate - time.monotonic()))
-        return ReplayReceipt(target.place, written, start)
+        return ReplayReceipt(target.place, written, start, size_bytes)
 
     return copy_with_patience(target, work, attempts=attempts)
 

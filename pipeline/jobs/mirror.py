@@ -59,11 +59,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, desk: Desk) -> Summary:
     """Copy the offsets that are not copied yet."""
+    from ..metrics.copy_progress import CopyProgress, NoProgress
     from ..sink.shallow_mirror import mirror_partition
 
-    work = plan(options)
-    with desk.progress(len(work), "partitions") as progress:
-        done = run_tasks(desk.session(), work, mirror_partition, progress)
+    work, begins = plan(options)
+    progress = CopyProgress([(each.target, begin, each.end_offset) for each, begin in zip(work, begins, strict=True)])
+    session = desk.session()
+    with progress.shown(desk):
+        done = run_tasks(session, work, mirror_partition, NoProgress())
     for each in done:
         desk.metrics.done(*each.place, records=each.records, size_bytes=each.size_bytes)
         desk.metrics.position(*each.place, each.until, each.until)
@@ -74,11 +77,14 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
     return Summary(columns, rows)
 
 
-def plan(options: argparse.Namespace) -> list[MirrorWork]:
-    """Return a task for each partition, after creating its topic at the target. Raises PipelineError, OptionError."""
+def plan(options: argparse.Namespace) -> tuple[list[MirrorWork], list[int]]:
+    """Return a task and the earliest offset of each partition, after creating its topic at the target.
+
+    Raises PipelineError, OptionError.
+    """
     from ..kafka.cluster_view import ClusterView
     from ..kafka.fetching import FetchOptions
-    from ..kafka.offset_options import LATEST
+    from ..kafka.offset_options import EARLIEST, LATEST
     from ..sink.exact_copy import CopyTarget
     from ..sink.shallow_mirror import MirrorWork
 
@@ -95,9 +101,10 @@ def plan(options: argparse.Namespace) -> list[MirrorWork]:
                 )
         places = [(name, partition) for name, topic in sorted(topics.items()) for partition in topic.partitions]
         ends = cluster.list_offsets(dict.fromkeys(places, LATEST), read_committed=True)
+        begins = cluster.list_offsets(dict.fromkeys(places, EARLIEST))
         purpose = f"mirror of {cluster.cluster_id}"
     group = f"pipeline.{options.name}"
-    return [
+    work = [
         MirrorWork(
             source=FetchOptions(source, read_committed=True),
             topic_id=topics[place[0]].topic_id,
@@ -110,6 +117,7 @@ def plan(options: argparse.Namespace) -> list[MirrorWork]:
         )
         for place in places
     ]
+    return work, [begins[place] or 0 for place in places]
 
 
 def _prepare_topics(options: argparse.Namespace, source: WireSettings, target: WireSettings) -> dict[str, int]:

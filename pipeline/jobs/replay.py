@@ -59,6 +59,7 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
     from ..archive.manifest import DEAD_LETTERS
     from ..archive.reading import archived_partitions
     from ..archive.replaying import ReplayOptions
+    from ..metrics.copy_progress import CopyProgress, NoProgress
     from ..options import names_of
 
     # Wrong settings are refused before any work.
@@ -78,18 +79,25 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
     rate = options.rate / max(len(partitions), 1)
     chosen = ReplayOptions(options.since, options.until, rate, Codec[options.codec.upper()])
     work = [(each, _target(options, each)) for each in partitions]
-    with desk.progress(len(work), "partitions") as progress:
+    progress = CopyProgress([(target, source.spans[0][0], source.until_offset) for source, target in work])
+    session = desk.session()
+    with progress.shown(desk):
         if options.dead_letters:
-            done = run_tasks(desk.session(), work, partial(_replay_letters, chosen), progress)
+            done = run_tasks(session, work, partial(_replay_letters, chosen), NoProgress())
         elif options.where:
             from ..archive.filtered_replay import replay_where
 
-            done = replay_where(desk.session(), archive.table, work, chosen, options.where)
+            done = replay_where(session, archive.table, work, chosen, options.where)
         else:
-            done = run_tasks(desk.session(), work, partial(_replay_partition, chosen), progress)
+            done = run_tasks(session, work, partial(_replay_partition, chosen), NoProgress())
+    ends = {target.place: source.until_offset for source, target in work}
+    for receipt in done:
+        desk.metrics.done(*receipt.place, records=receipt.records, size_bytes=receipt.size_bytes)
+        desk.metrics.position(*receipt.place, ends[receipt.place], ends[receipt.place])
     rows = [(*receipt.place, receipt.began_at, receipt.records) for receipt in done]
     notes = () if any(receipt.records for receipt in done) else ("nothing new: everything is replayed",)
-    return Summary(("TOPIC", "PARTITION", "BEGAN-AT", "RECORDS"), rows, notes)
+    totals = {"bytes": sum(receipt.size_bytes for receipt in done)}
+    return Summary(("TOPIC", "PARTITION", "BEGAN-AT", "RECORDS"), rows, notes, totals=totals)
 
 
 def _check_targets_differ(options: argparse.Namespace, manifest: Manifest, topics: set[str]) -> None:

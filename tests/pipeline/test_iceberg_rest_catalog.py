@@ -16,7 +16,6 @@ from pyiceberg.utils.config import Config
 
 from gregor.pipeline.archive import iceberg_compaction, iceberg_tables, writing
 from gregor.pipeline.errors import PipelineError
-from gregor.pipeline.jobs import audit, replay
 from tests.broker_process import BrokerProcess
 from tests.pipeline.archive_rows import arguments, make_topic, produce
 from tests.pipeline.iceberg_rest_server import rest_catalog
@@ -32,7 +31,7 @@ class CrashError(Exception):
 def test_a_table_of_a_rest_catalog_has_each_record_once(
     broker_process: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (writing, iceberg_compaction, replay, audit):
+    for module in (writing, iceberg_compaction):
         monkeypatch.setattr(module, "run_tasks", run_tasks_once)
     topic, name = "resting", {"name": "name", "type": "string"}
     schema, root = tmp_path / "schema", tmp_path / "lake"
@@ -79,7 +78,6 @@ def test_a_table_of_a_rest_catalog_has_each_record_once(
         again = visits.refresh().scan().to_arrow().sort_by([("partition", "ascending"), ("offset", "ascending")])
         assert again == found
         assert len(list(visits.scan().plan_files())) == 1
-        assert run_job("audit", "--archive", str(root))[0].is_clean
     produce(broker_process, topic, [b'{"n": 1}'])
     with pytest.raises(PipelineError, match=r"catalog shop of shop\.web\.visits"):
         run_job("archive", *command)
