@@ -62,8 +62,8 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
     from ..metrics.copy_progress import CopyProgress, NoProgress
     from ..sink.shallow_mirror import mirror_partition
 
-    work, begins = plan(options)
-    progress = CopyProgress([(each.target, begin, each.end_offset) for each, begin in zip(work, begins, strict=True)])
+    work = plan(options)
+    progress = CopyProgress([(each.target, each.earliest_offset, each.end_offset) for each in work])
     session = desk.session()
     with progress.shown(desk):
         done = run_tasks(session, work, mirror_partition, NoProgress())
@@ -77,11 +77,8 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
     return Summary(columns, rows)
 
 
-def plan(options: argparse.Namespace) -> tuple[list[MirrorWork], list[int]]:
-    """Return a task and the earliest offset of each partition, after creating its topic at the target.
-
-    Raises PipelineError, OptionError.
-    """
+def plan(options: argparse.Namespace) -> list[MirrorWork]:
+    """Return a task for each partition, after creating its topic at the target. Raises PipelineError, OptionError."""
     from ..kafka.cluster_view import ClusterView
     from ..kafka.fetching import FetchOptions
     from ..kafka.offset_options import EARLIEST, LATEST
@@ -104,10 +101,11 @@ def plan(options: argparse.Namespace) -> tuple[list[MirrorWork], list[int]]:
         begins = cluster.list_offsets(dict.fromkeys(places, EARLIEST))
         purpose = f"mirror of {cluster.cluster_id}"
     group = f"pipeline.{options.name}"
-    work = [
+    return [
         MirrorWork(
             source=FetchOptions(source, read_committed=True),
             topic_id=topics[place[0]].topic_id,
+            earliest_offset=begins[place] or 0,
             end_offset=ends[place] or 0,
             target=CopyTarget(target, group, place, f"{purpose} {topics[place[0]].topic_id}"),
             max_batch_bytes=max_batch_bytes[place[0]],
@@ -117,7 +115,6 @@ def plan(options: argparse.Namespace) -> tuple[list[MirrorWork], list[int]]:
         )
         for place in places
     ]
-    return work, [begins[place] or 0 for place in places]
 
 
 def _prepare_topics(options: argparse.Namespace, source: WireSettings, target: WireSettings) -> dict[str, int]:

@@ -54,11 +54,13 @@ compacted records in between), only the ends correspond.
 class MirrorWork:
     """The work of one task: a partition up to `end_offset` of the source's topic of that id.
 
-    `offsets_root` is the directory of the table of offsets.
+    `earliest_offset` is that of the source when the work was planned. `offsets_root` is the directory of the table of
+    offsets.
     """
 
     source: FetchOptions
     topic_id: UUID
+    earliest_offset: int
     end_offset: int
     target: CopyTarget
     max_batch_bytes: int
