@@ -104,7 +104,7 @@ endif
 index: .venv/.dev ## each API with its schema file, handler and tests
 	@$(BIN)/python -m tests.api_index
 
-bench: .venv/.dev ## measure Gregor and Apache Kafka 3.9.1 side by side (needs ../shared)
+bench: .venv/.dev ## measure the goals of speed beside Apache Kafka 3.9.1, in about ten minutes (needs ../shared)
 	$(BIN)/python -m bench $(ARGS)
 
 dist: .venv/.dev .venv/.release ## sdist, a compiled wheel for $(PYTHON) and a pure wheel, into dist/

@@ -109,6 +109,10 @@ class Measurement:
             self._values["memory", "sum of peak RSS, MiB"][cluster.name].append(figures["rss_peak_mib"])
             self._values["memory", "sum of PSS, MiB"][cluster.name].append(cluster.shared_memory_mib())
 
+    def values_of(self, case: Case, figure: str, cluster: BenchCluster) -> list[float]:
+        """Return a figure of a case in each round that counts."""
+        return self._values[case.name, figure][cluster.name]
+
     def end(self, cluster: BenchCluster, case: Case, following: Case | None) -> None:
         """Delete the case's records, unless the next case reads them."""
         if following is None or following.command != "fetch":

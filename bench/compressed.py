@@ -11,7 +11,7 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.chunks import drive
@@ -27,26 +27,26 @@ Found = dict[tuple[str, int, int, str], list[tuple[float, float]]]
 """Records/s and us of CPU a record in each round, by codec, size of records, version of Fetch and broker."""
 
 
-def fill(driver: Path, broker: OneBroker, megabytes: int) -> None:
-    """Fill a topic of so many megabytes, before compression, for each codec and size."""
+def fill(driver: Path, broker: OneBroker, megabytes: int, sizes: Sequence[int] = RECORD_BYTES) -> None:
+    """Fill a topic of so many megabytes, before compression, for each codec and size of records, in bytes."""
     for codec in CODECS:
-        for size in RECORD_BYTES:
+        for size in sizes:
             drive(driver, broker, "create", "--topic", f"{codec}-{size}", "--partitions", "6")
     # Kafka answers a request for a new partition with an error until the partition has its leader.
     time.sleep(LEADERS_S)
     for codec in CODECS:
-        for size in RECORD_BYTES:
+        for size in sizes:
             topic = ["--topic", f"{codec}-{size}", "--payload", "text"]
             records = ["--records", str(megabytes * 1_000_000 // size), "--size", str(size), "--codec", codec]
             drive(driver, broker, "fill", *topic, *records, "--batch-bytes", "16384")
 
 
-def measure(driver: Path, brokers: dict[str, OneBroker], rounds: int) -> Found:
+def measure(driver: Path, brokers: Mapping[str, OneBroker], rounds: int, sizes: Sequence[int] = RECORD_BYTES) -> Found:
     """Fetch all topics from each broker in turn; the first round warms and is not counted."""
     found: Found = {}
     for number in range(rounds + 1):
         for codec in CODECS:
-            for size in RECORD_BYTES:
+            for size in sizes:
                 for version in VERSIONS:
                     topic = ["--topic", f"{codec}-{size}", "--version", str(version), "--loops", "2", "--decompress"]
                     for name, broker in brokers.items():

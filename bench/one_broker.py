@@ -17,7 +17,7 @@ from pathlib import Path
 START_LIMIT_S = 20.0
 PEER = Path(__file__).resolve().parents[2] / "shared" / "peer" / "kafka39"
 PEER_HOME = os.environ.get("PEER_HOME", Path.home() / ".cache" / "peer-kafka39")
-KAFKA_PORT = 24040
+KAFKA_PORT = 19680
 
 
 @dataclass(frozen=True)
