@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable
 from time import monotonic
-from typing import TypeVar
+from types import CoroutineType
+from typing import Any, TypeVar, cast
 
 import trio
 
@@ -14,7 +15,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 LONGEST_TURN_S = 0.003
-MOST_AT_ONCE = 50
+MOST_AT_ONCE = 500
 """The most entries of a request that is answered without a look at the time."""
 
 
@@ -31,21 +32,30 @@ async def in_turns(items: Iterable[Item]) -> AsyncIterator[Item]:
             end = monotonic() + LONGEST_TURN_S
 
 
-def each_in_turns(function: Callable[[Item], Result], items: Collection[Item]) -> Outcome[list[Result]]:
-    """Return what the function returns for each item: at once for few items, else as a coroutine that works in turns.
+def each_in_turns(
+    function: Callable[[Item], Result | Coroutine[Any, Any, Result]], items: Collection[Item], entry_count: int
+) -> Outcome[list[Result]]:
+    """Return what the function returns for each item: at once for few entries, else as a coroutine that works in turns.
 
-    The collection must not change meanwhile.
+    An item may stand for several of the ``entry_count`` entries. For more than `MOST_AT_ONCE` entries the function may
+    return coroutines, which are awaited. The collection must not change meanwhile.
     """
-    if len(items) <= MOST_AT_ONCE:
-        return [function(item) for item in items]
+    if entry_count <= MOST_AT_ONCE:
+        return [cast(Result, function(item)) for item in items]
     return _each_in_turns(function, items)
 
 
-async def _each_in_turns(function: Callable[[Item], Result], items: Collection[Item]) -> list[Result]:
+async def _each_in_turns(
+    function: Callable[[Item], Result | Coroutine[Any, Any, Result]], items: Collection[Item]
+) -> list[Result]:
     results = []
     end = monotonic() + LONGEST_TURN_S
     for item in items:
-        results.append(function(item))
+        result = function(item)
+        # The abstract class would be a slower check.
+        if isinstance(result, CoroutineType):
+            result = await result
+        results.append(cast(Result, result))
         if monotonic() >= end:
             await trio.lowlevel.checkpoint()
             end = monotonic() + LONGEST_TURN_S

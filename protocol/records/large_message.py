@@ -12,7 +12,7 @@ from isal.isal_zlib import crc32
 
 from . import crc_cy, kernel_cy, up_kernel_cy, v0, v1, v2
 from .batches import complete_batch_at
-from .varint import append_varint
+from .varint import encode_varint
 
 
 def large_batch(conversion: up_kernel_cy.UpConversion, stored: memoryview) -> Iterator[memoryview]:
@@ -48,11 +48,10 @@ def _batch_of_message(conversion: up_kernel_cy.UpConversion, stored: memoryview)
     value = stored[conversion.value_at : conversion.value_at + max(value_length, 0)]
     # Attributes, timestamp delta and offset delta are 0, and so is the number of headers at the end.
     before_key, before_value, after_value = bytearray(3), bytearray(), memoryview(bytes(1))
-    append_varint(before_key, key_length)
-    append_varint(before_value, value_length)
-    record_length = bytearray()
-    append_varint(record_length, len(before_key) + len(key) + len(before_value) + len(value) + len(after_value))
-    rest = [memoryview(record_length + before_key), key, memoryview(before_value), value, after_value]
+    before_key += encode_varint(key_length)
+    before_value += encode_varint(value_length)
+    record_length = encode_varint(len(before_key) + len(key) + len(before_value) + len(value) + len(after_value))
+    rest = [memoryview(record_length + bytes(before_key)), key, memoryview(before_value), value, after_value]
     head = bytearray(
         v2.HEADER.pack(
             conversion.offset,

@@ -30,7 +30,7 @@ from struct import Struct
 from . import crc_cy
 from .compression import Codec, compress
 from .record import NO_TIMESTAMP, Buffer, Record, TimestampType
-from .varint import append_varint
+from .varint import encode_varint
 
 MAGIC = 2
 
@@ -75,25 +75,23 @@ def batch_crc(buffer: Buffer, position: int, size_bytes: int) -> int:
 
 def append_record(out: bytearray, record: Record, *, base_offset: int, base_timestamp: int) -> None:
     """Append one record in this format, its offset and timestamp relative to the batch's."""
-    body = bytearray(1)
-    append_varint(body, record.timestamp - base_timestamp)
-    append_varint(body, record.offset - base_offset)
-    _append_nullable(body, record.key)
-    _append_nullable(body, record.value)
-    append_varint(body, len(record.headers))
-    for key, value in record.headers:
-        _append_nullable(body, key)
-        _append_nullable(body, value)
-    append_varint(out, len(body))
+    key, value, headers = record.key, record.value, record.headers
+    pieces = [
+        b"\0",
+        encode_varint(record.timestamp - base_timestamp),
+        encode_varint(record.offset - base_offset),
+        encode_varint(-1 if key is None else len(key)),
+        key or b"",
+        encode_varint(-1 if value is None else len(value)),
+        value or b"",
+        encode_varint(len(headers)),
+    ]
+    for name, content in headers:
+        pieces += (encode_varint(len(name)), name, encode_varint(-1 if content is None else len(content)))
+        pieces.append(content or b"")
+    body = b"".join(pieces)
+    out += encode_varint(len(body))
     out += body
-
-
-def _append_nullable(out: bytearray, data: bytes | None) -> None:
-    if data is None:
-        out.append(1)
-    else:
-        append_varint(out, len(data))
-        out += data
 
 
 def build_batch(

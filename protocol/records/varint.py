@@ -59,11 +59,17 @@ def varint_at(data: Buffer, position: int, end: int, last_shift: int) -> tuple[i
     return 0, TOO_LONG
 
 
-def append_varint(out: bytearray, value: int) -> None:
-    """Append a number as `put_varint` writes it."""
-    at = len(out)
-    out += bytes(varint_size(value))
-    put_varint(out, at, value)
+def encode_varint(value: int) -> bytes:
+    """Return a number as `put_varint` writes it."""
+    if 0 <= value < len(_SMALL):
+        return _SMALL[value]
+    out = bytearray(varint_size(value))
+    put_varint(out, 0, value)
+    return bytes(out)
+
+
+_SMALL = [bytes([value << 1]) for value in range(64)]
+"""The numbers of one byte that are not negative: most lengths and deltas of the broker's own records."""
 
 
 def read_varint(buffer: Buffer, position: int, *, last_shift: int = INT32_LAST_SHIFT) -> tuple[int, int]:

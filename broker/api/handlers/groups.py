@@ -19,9 +19,11 @@ from ...coordinators.groups.classic_protocol import JoiningClient
 from ...coordinators.groups.description import list_group, list_revision
 from ...coordinators.groups.group_map import Group
 from ...coordinators.internal_log.unreplicated_writes import InternalKey
+from ...server.outcome import Outcome, then
 from ...server.pending import Pending
 from ..contract import RequestContext
 from ..encoded_structs import View
+from ..turns import each_in_turns
 
 MEMBER_ID_REQUIRED_SINCE = 4
 """First JoinGroup version whose clients may be asked to retry with a member id (KIP-394)."""
@@ -116,7 +118,7 @@ def _described(group_id: str, request: DescribeGroupsRequest, context: RequestCo
     return described
 
 
-def handle_list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+def handle_list_groups(request: ListGroupsRequest, context: RequestContext) -> Outcome[ListGroupsResponse]:
     """List all groups, or those in certain states (KIP-518) or of certain types (KIP-848).
 
     A client that may not describe the cluster gets the groups that it may describe.
@@ -124,14 +126,19 @@ def handle_list_groups(request: ListGroupsRequest, context: RequestContext) -> L
     describe = AclOperation.DESCRIBE
     states, types = request.states_filter, request.types_filter
     if context.encoded is not None and context.may_do_everything and not states and not types:
+        error, every = context.services.groups.all_groups()
         view = context.encoded.view(ListGroupsResponse, context.api_version)
-        error, groups = context.services.groups.list((), (), partial(_encoded_entry, view))
-        return ListGroupsResponse(error_code=error, groups=groups)
+        entries = each_in_turns(partial(_encoded_entry, view), every, len(every))
+        return then(entries, partial(_list_response, error))
     error, groups = context.services.groups.list(states, types)
     if not context.may(describe, AclResourceType.CLUSTER, CLUSTER_NAME, is_filter=True):
         names = (group.group_id for group in groups)
         allowed = context.authorized(describe, AclResourceType.GROUP, names, is_filter=True)
         groups = [group for group in groups if group.group_id in allowed]
+    return ListGroupsResponse(error_code=error, groups=groups)
+
+
+def _list_response(error: ErrorCode, groups: list[ListedGroup]) -> ListGroupsResponse:
     return ListGroupsResponse(error_code=error, groups=groups)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import cast
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any, TypeAlias, cast
 from uuid import UUID
 
 from ....protocol.acls import AclOperation, AclResourceType
@@ -18,19 +18,22 @@ from ....protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from ....protocol.schema import NO_UUID
-from ...metadata.state import TopicState
+from ...metadata.state import PartitionState, TopicState
 from ...metadata.topic_names import why_invalid
 from ...server.outcome import Outcome, then
 from ..advertised import visible_brokers
 from ..authorized_operations import NOT_ASKED, cluster_operations
 from ..contract import RequestContext
 from ..encoded_structs import View
-from ..turns import each_in_turns
+from ..turns import MOST_AT_ONCE, each_in_turns, in_turns
 from .partition_description import describe_partition
 from .topics import creatable_topics
 
 FIRST_VERSION_THAT_FORBIDS_CREATION = 4
 FIRST_VERSION_BY_ID = 12
+
+Described: TypeAlias = MetadataResponseTopic | Coroutine[Any, Any, MetadataResponseTopic]
+"""A topic in the answer, or a coroutine that describes its many partitions in turns."""
 
 
 def handle_metadata(request: MetadataRequest, context: RequestContext) -> Outcome[MetadataResponse]:
@@ -83,9 +86,10 @@ def _topics(
     describe = _Describing(context, alive, has_operations=request.include_topic_authorized_operations)
     known = context.services.metadata.topics
     if request.topics is None or (context.api_version == 0 and not request.topics):
+        topics = list(known.values())
         if context.may_do_everything:
-            return each_in_turns(describe, list(known.values()))
-        return then(each_in_turns(describe.if_visible, list(known.values())), _without_none)
+            return each_in_turns(describe, topics, _entry_count(topics))
+        return then(each_in_turns(describe.if_visible, topics, _entry_count(topics)), _without_none)
     by_id = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != NO_UUID)
     if by_id:
         return _topics_by_id(by_id, describe, context)
@@ -97,7 +101,7 @@ def _topics(
     missing = [name for name in wanted if name in visible and name not in known]
     creatable = creatable_topics(missing, context) if may_create and missing else ()
 
-    def described(name: str) -> MetadataResponseTopic:
+    def described(name: str) -> Described:
         if name not in visible:
             return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
         topic = known.get(name)
@@ -105,7 +109,7 @@ def _topics(
             return describe(topic)
         return describe.missing(name, may_create=may_create, is_creatable=name in creatable)
 
-    return each_in_turns(described, wanted)
+    return each_in_turns(described, wanted, _entry_count([known.get(name) for name in wanted]))
 
 
 def _topics_by_id(
@@ -115,7 +119,7 @@ def _topics_by_id(
     names = (topic.name for _, topic in found if topic is not None)
     visible = context.authorized(AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
 
-    def described(wanted: tuple[UUID, TopicState | None]) -> MetadataResponseTopic:
+    def described(wanted: tuple[UUID, TopicState | None]) -> Described:
         topic_id, topic = wanted
         if topic is None:
             return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
@@ -124,7 +128,14 @@ def _topics_by_id(
             return MetadataResponseTopic(error_code=code, name=None, topic_id=topic_id)
         return describe(topic)
 
-    return each_in_turns(described, found)
+    return each_in_turns(described, found, _entry_count([topic for _, topic in found]))
+
+
+def _entry_count(topics: Sequence[TopicState | None]) -> int:
+    """Return the number of entries in an answer: partitions, and topics without any."""
+    if len(topics) > MOST_AT_ONCE:
+        return len(topics)
+    return sum(1 if topic is None else len(topic.partitions) for topic in topics)
 
 
 def _without_none(topics: list[MetadataResponseTopic | None]) -> list[MetadataResponseTopic]:
@@ -144,38 +155,57 @@ class _Describing:
         if context.encoded is not None and not has_operations and not context.services.partitions.offline_count:
             self._view = context.encoded.view(MetadataResponse, context.api_version, alive)
 
-    def __call__(self, topic: TopicState) -> MetadataResponseTopic:
-        """Return the description of a topic, maybe an encoded one."""
+    def __call__(self, topic: TopicState) -> Described:
+        """Return the description of a topic, maybe an encoded one; for many partitions as a coroutine."""
         view = self._view
-        if view is None:
-            return self._described(topic)
-        found = view.entries.get(topic.name)
-        if found is not None and found.revision == topic.revision:
-            return cast(MetadataResponseTopic, found.encoded)
-        described = self._described(topic)
-        is_offline = self._context.services.partitions.offline_count > 0
-        if is_offline or any(partition.error_code for partition in described.partitions):
+        if view is not None:
+            found = view.entries.get(topic.name)
+            if found is not None and found.revision == topic.revision:
+                return cast(MetadataResponseTopic, found.encoded)
+        if len(topic.partitions) > MOST_AT_ONCE:
+            return self._described_in_turns(topic)
+        partitions = [self._partition(topic, partition) for partition in topic.partitions]
+        has_error = any(partition.error_code for partition in partitions)
+        return self._with_partitions(topic, partitions, topic.revision, has_error=has_error)
+
+    def _with_partitions(
+        self, topic: TopicState, partitions: list[MetadataResponsePartition], revision: int, *, has_error: bool
+    ) -> MetadataResponseTopic:
+        described = MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.is_internal,
+            partitions=partitions,
+            topic_authorized_operations=self._operations(topic.name),
+        )
+        view = self._view
+        if view is None or has_error or self._context.services.partitions.offline_count > 0:
             return described
-        encoded = view.encode(described, 1 + len(described.partitions))
-        view.keep(topic.name, topic.revision, encoded)
+        encoded = view.encode(described, 1 + len(partitions))
+        if revision == topic.revision:
+            view.keep(topic.name, revision, encoded)
         return cast(MetadataResponseTopic, encoded)
 
-    def if_visible(self, topic: TopicState) -> MetadataResponseTopic | None:
+    async def _described_in_turns(self, topic: TopicState) -> MetadataResponseTopic:
+        """Describe a topic of many partitions, which are encoded one by one, so that no step takes long."""
+        revision, has_error = topic.revision, False
+        partitions = []
+        async for partition in in_turns(list(topic.partitions)):
+            described = self._partition(topic, partition)
+            if described.error_code:
+                has_error = True
+            elif self._view is not None:
+                described = cast(MetadataResponsePartition, self._view.encode(described, 1))
+            partitions.append(described)
+        return self._with_partitions(topic, partitions, revision, has_error=has_error)
+
+    def if_visible(self, topic: TopicState) -> Described | None:
         """Return the description of a topic, None if the client may not describe the topic."""
         may = self._context.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.name, is_filter=True)
         return self(topic) if may else None
 
-    def _described(self, topic: TopicState) -> MetadataResponseTopic:
-        return MetadataResponseTopic(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            is_internal=topic.is_internal,
-            partitions=[
-                describe_partition(MetadataResponsePartition, self._context, topic.name, partition, self._alive)
-                for partition in topic.partitions
-            ],
-            topic_authorized_operations=self._operations(topic.name),
-        )
+    def _partition(self, topic: TopicState, partition: PartitionState) -> MetadataResponsePartition:
+        return describe_partition(MetadataResponsePartition, self._context, topic.name, partition, self._alive)
 
     def missing(self, name: str, *, may_create: bool, is_creatable: bool) -> MetadataResponseTopic:
         """Return the answer for a missing topic.

@@ -26,7 +26,9 @@ def describe_partition(
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
-        offline_replicas=[replica for replica in partition.replicas if replica not in alive],
+        offline_replicas=[]
+        if alive.issuperset(partition.replicas)
+        else [replica for replica in partition.replicas if replica not in alive],
     )
 
 

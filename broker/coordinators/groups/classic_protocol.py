@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ....protocol.errors import BrokerError, ErrorCode
 from ....protocol.messages.heartbeat import HeartbeatRequest
@@ -37,8 +38,7 @@ class JoiningClient:
     """Whether a restarted static leader can skip the assignment (JoinGroup v9+)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Committer:
+class Committer(NamedTuple):
     """A client that commits offsets for a group: a member with its generation, or a client outside of the group."""
 
     group_id: str

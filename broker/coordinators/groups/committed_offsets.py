@@ -26,6 +26,17 @@ class CommittedOffset(NamedTuple):
     log_offset: int
     """Offset of its record in `__consumer_offsets`: of two commits, the one with the larger offset is valid."""
 
+    def logged_at(self, log_offset: int) -> CommittedOffset:
+        """Return the position with the offset of its record."""
+        return CommittedOffset(
+            self.offset,
+            self.leader_epoch,
+            self.metadata,
+            self.commit_timestamp_ms,
+            self.expire_timestamp_ms,
+            log_offset,
+        )
+
 
 class GroupOffsets:
     """A record of all offsets that one group has committed."""
@@ -78,6 +89,16 @@ class CommittedOffsets:
     def put(self, group_id: str, partition: TopicPartition, offset: CommittedOffset) -> None:
         """Set a committed offset of a group."""
         self._groups.setdefault(group_id, GroupOffsets()).committed[partition] = offset
+
+    def put_replicated(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Set committed offsets whose records are replicated already."""
+        group = self._groups.get(group_id)
+        if group is None:
+            group = self._groups[group_id] = GroupOffsets()
+        for partition, offset in offsets.items():
+            if group.unreplicated:
+                group.unreplicated.pop(partition, None)
+            group.advance(partition, offset)
 
     def put_unreplicated(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Add offsets whose records are not replicated yet; see `replicated`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import trio
 
@@ -330,16 +330,15 @@ class GroupCoordinator:
         default_assignor = next(iter(self._consumer_groups.assignors))
         return describe_consumer_group(group, self._consumer_groups.topics, default_assignor)
 
-    def list(
-        self, states: Sequence[str], types: Sequence[str], entry: Callable[[Group], ListedGroup] = list_group
-    ) -> tuple[ErrorCode, list[ListedGroup]]:
-        """Handle ListGroups: return the entries of groups that pass the filters, and an error while groups are loaded.
-
-        With filters the entries must have their fields, so ``entry`` must not return encoded ones.
-        """
+    def all_groups(self) -> tuple[ErrorCode, list[Group]]:
+        """Return the groups of this broker, and COORDINATOR_LOAD_IN_PROGRESS while some are being loaded, else NONE."""
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.partitions.is_reading else ErrorCode.NONE
-        entries = [entry(group) for group in self._groups]
-        return error, filtered(entries, states, types) if states or types else entries
+        return error, [*self._groups]
+
+    def list(self, states: Sequence[str], types: Sequence[str]) -> tuple[ErrorCode, list[ListedGroup]]:
+        """Handle ListGroups: return the groups that pass the filters, and an error while some are being loaded."""
+        error, groups = self.all_groups()
+        return error, filtered(map(list_group, groups), states, types)
 
     def delete(self, group_id: str) -> None:
         """Handle DeleteGroups for one group.

@@ -88,6 +88,10 @@ class GroupLog:
         except BrokerError as error:
             raise BrokerError(error_for_clients(error), error.message) from error
 
+    def is_replicated(self, group_id: str, offset: int) -> bool:
+        """Return whether all in-sync replicas have the record."""
+        return self.log.is_replicated(self.log.partition_of(group_id), offset)
+
     def when_replicated(self, group_id: str, offset: int, then: Callable[[], None]) -> None:
         """Call ``then``, maybe at once, when all in-sync replicas have the record; never if the record is lost."""
 

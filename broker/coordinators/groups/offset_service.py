@@ -59,38 +59,30 @@ class OffsetService:
         """Commit offsets, with `producer` as part of its transaction; return the error of each position."""
         errors = dict.fromkeys(positions, ErrorCode.NONE)
         accepted: dict[TopicPartition, CommittedOffset] = {}
+        now_ms, longest_metadata = self._clock.now_ms(), self._config.offset_metadata_max_bytes
         for partition, position in positions.items():
-            if len(position.metadata or "") > self._config.offset_metadata_max_bytes:
+            if position.metadata and len(position.metadata) > longest_metadata:
                 errors[partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
-                accepted[partition] = self._committed(position)
+                accepted[partition] = _committed(position, now_ms)
         if not accepted:
             return errors
         try:
             log_offset = self._log.store_offsets(group_id, accepted, producer)
         except BrokerError as error:
             return errors | dict.fromkeys(accepted, error.code)
-        written = {partition: committed._replace(log_offset=log_offset) for partition, committed in accepted.items()}
+        written = {partition: committed.logged_at(log_offset) for partition, committed in accepted.items()}
         if producer is None:
-            self.offsets.put_unreplicated(group_id, written)
             last_offset = log_offset + len(written) - 1
-            self._log.when_replicated(group_id, last_offset, partial(self.offsets.replicated, group_id, written))
+            if self._log.is_replicated(group_id, last_offset):
+                self.offsets.put_replicated(group_id, written)
+            else:
+                self.offsets.put_unreplicated(group_id, written)
+                self._log.when_replicated(group_id, last_offset, partial(self.offsets.replicated, group_id, written))
         else:
             for partition, committed in written.items():
                 self.offsets.put_pending(group_id, producer.producer_id, partition, committed)
         return errors
-
-    def _committed(self, position: OffsetToCommit) -> CommittedOffset:
-        now_ms = self._clock.now_ms()
-        is_own_time = position.commit_timestamp_ms != NOT_SET
-        return CommittedOffset(
-            offset=position.offset,
-            leader_epoch=max(position.leader_epoch, NO_LEADER_EPOCH),
-            metadata=position.metadata or "",
-            commit_timestamp_ms=position.commit_timestamp_ms if is_own_time else now_ms,
-            expire_timestamp_ms=None if position.retention_ms == NOT_SET else now_ms + position.retention_ms,
-            log_offset=NO_OFFSET,
-        )
 
     def fetch(
         self, group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
@@ -134,3 +126,15 @@ class OffsetService:
         """Commit or discard the offsets of a producer's transaction for these groups, after its marker was written."""
         for group_id in group_ids:
             self.offsets.end_transaction(group_id, producer_id, is_commit=is_commit)
+
+
+def _committed(position: OffsetToCommit, now_ms: int) -> CommittedOffset:
+    own_time_ms, retention_ms = position.commit_timestamp_ms, position.retention_ms
+    return CommittedOffset(
+        position.offset,
+        max(position.leader_epoch, NO_LEADER_EPOCH),
+        position.metadata or "",
+        now_ms if own_time_ms == NOT_SET else own_time_ms,
+        None if retention_ms == NOT_SET else now_ms + retention_ms,
+        NO_OFFSET,
+    )

@@ -70,6 +70,9 @@ class TransactionalProducer(NamedTuple):
     producer_epoch: int
 
 
+NO_PRODUCER = TransactionalProducer(v2.NO_PRODUCER_ID, v2.NO_PRODUCER_EPOCH)
+
+
 class InternalTopics(Protocol):
     """A source of internal topics and their partitions."""
 
@@ -147,6 +150,10 @@ class CoordinatorLog:
             message = f" ({refusal.message})" if refusal.message else ""
             logger.warning("%s-%d takes no records: %s%s", self.topic, index, refusal.code.name, message)
 
+    def is_replicated(self, index: int, offset: int) -> bool:
+        """Return whether all in-sync replicas have the record at ``offset``. Raises BrokerError as `replicated`."""
+        return self._partition(index).is_replicated(offset)
+
     def replicated(self, index: int, offset: int, timeout_s: float = math.inf) -> Pending[ErrorCode]:
         """Return a pending code for the record at ``offset``; see `Partition.replicated`.
 
@@ -184,7 +191,7 @@ class CoordinatorLog:
         self, records: Collection[tuple[bytes, bytes | None]], producer: TransactionalProducer | None
     ) -> Produced:
         now_ms = self._clock.now_ms()
-        identity = TransactionalProducer(v2.NO_PRODUCER_ID, v2.NO_PRODUCER_EPOCH) if producer is None else producer
+        identity = NO_PRODUCER if producer is None else producer
         sequence = v2.NO_SEQUENCE if producer is None else 0
         data = v2.build_batch(
             [Record(offset, now_ms, key, value) for offset, (key, value) in enumerate(records)],

@@ -12,6 +12,7 @@ import trio
 from gregor.broker.api import turns
 from gregor.broker.api.dispatch import Dispatcher
 from gregor.broker.api.encoded_structs import ENTRY_BYTES, EncodedStructs
+from gregor.broker.api.handlers import metadata as metadata_handler
 from gregor.broker.app.broker import Broker
 from gregor.broker.coordinators.groups.classic_group import ClassicGroup, GroupState
 from gregor.protocol.apis import ApiKey
@@ -67,21 +68,27 @@ EVERY_TOPIC = MetadataRequest(topics=None)
 
 
 @pytest.mark.parametrize("version", range(13))
+@pytest.mark.parametrize("most_at_once", [0, 5, 500], ids=["in turns", "few at once", "at once"])
 async def test_metadata_has_the_same_bytes_with_kept_topics(
-    asking: Asking, both: BothDispatchers, version: int
+    asking: Asking, both: BothDispatchers, version: int, most_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for module in (turns, metadata_handler):
+        monkeypatch.setattr(module, "MOST_AT_ONCE", most_at_once)
     metadata = asking.broker.services.metadata
-    for count in range(1, turns.MOST_AT_ONCE + 10):
-        metadata.create_topic(f"t{count}", partitions=1 + count % 3)
+    for count in range(1, 8):
+        metadata.create_topic(f"t{count}", partitions=7 if count == 5 else 1 + count % 3)
     every = MetadataRequest(topics=None if version else [])
-    assert len((await both.ask(ApiKey.METADATA, version, every)).topics) == turns.MOST_AT_ONCE + 9
+    assert len((await both.ask(ApiKey.METADATA, version, every)).topics) == 7
+    change_leader(asking.broker, "t5")
+    changed = await both.ask(ApiKey.METADATA, version, every)
+    assert [partition.leader_id for partition in changed.topics[4].partitions] == [-1] + [metadata.node_id] * 6
     some = await both.ask(ApiKey.METADATA, version, wanted("t2", "t1"))
     assert [(topic.name, len(topic.partitions)) for topic in some.topics] == [("t2", 3), ("t1", 2)]
 
 
-def change_leader(broker: Broker) -> None:
+def change_leader(broker: Broker, topic: str = "t") -> None:
     metadata = broker.services.metadata
-    topic_id = metadata.topics["t"].topic_id
+    topic_id = metadata.topics[topic].topic_id
     metadata.commit([PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=[0], leader=-1)])
 
 
@@ -137,12 +144,19 @@ async def test_authorized_operations_are_described_for_each_client(asking: Askin
     assert await both.ask(ApiKey.METADATA, 8, EVERY_TOPIC) == plain
 
 
-async def test_other_tasks_run_while_metadata_describes_many_topics(
-    asking: Asking, both: BothDispatchers, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("topic_count", "partition_count"), [(40, 1), (1, 40)])
+async def test_other_tasks_run_while_metadata_describes_many_partitions(
+    asking: Asking,
+    both: BothDispatchers,
+    topic_count: int,
+    partition_count: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(turns, "LONGEST_TURN_S", 0.0)
-    for number in range(turns.MOST_AT_ONCE + 1):
-        asking.broker.services.metadata.create_topic(f"t{number}")
+    for module in (turns, metadata_handler):
+        monkeypatch.setattr(module, "MOST_AT_ONCE", 20)
+    for number in range(topic_count):
+        asking.broker.services.metadata.create_topic(f"t{number}", partitions=partition_count)
     turn_count = 0
 
     async def count_turns() -> None:
@@ -155,7 +169,7 @@ async def test_other_tasks_run_while_metadata_describes_many_topics(
         nursery.start_soon(count_turns)
         await answered(both.with_encoded, asking, frame_of(ApiKey.METADATA, 12, EVERY_TOPIC))
         nursery.cancel_scope.cancel()
-    assert turn_count > turns.MOST_AT_ONCE // 2
+    assert turn_count > 20
 
 
 @pytest.mark.parametrize("version", range(6))

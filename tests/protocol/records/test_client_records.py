@@ -14,7 +14,7 @@ from gregor.protocol.records import v2
 from gregor.protocol.records.batches import iter_records, read_batch
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.record import Header, Record, TimestampType
-from gregor.protocol.records.varint import INT64_LAST_SHIFT, append_varint
+from gregor.protocol.records.varint import INT64_LAST_SHIFT, encode_varint
 from tests.conftest import pure_twin
 
 PURE = next(pure_twin(source) for source in __import__("pathlib").Path(v2.__file__).parent.glob("client_records_cy.py"))
@@ -51,7 +51,7 @@ def encoded(build: ModuleType, *record: Any) -> bytes:
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_varints_are_encoded_and_decoded(build: ModuleType, number: int) -> None:
     expected = bytearray()
-    append_varint(expected, number)
+    expected += encode_varint(number)
     assert build.encode_varint(number) == bytes(expected)
     assert build.read_number(bytes(expected), 0, len(expected), INT64_LAST_SHIFT) == (number, len(expected))
 

@@ -10,7 +10,7 @@ from gregor.protocol.records import v0, v1, v2
 from gregor.protocol.records.batches import BatchView, iter_batches, iter_records, read_batch
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.record import Record, TimestampType
-from gregor.protocol.records.varint import INT64_LAST_SHIFT, append_varint, read_varint, varint_size
+from gregor.protocol.records.varint import INT64_LAST_SHIFT, encode_varint, read_varint, varint_size
 from tests.protocol.records.record_strategies import Sample, documented_failures, samples
 
 
@@ -71,7 +71,7 @@ def test_noise_behind_a_plausible_header_raises_documented_errors_only(
 @example(-1)
 def test_varints_are_read_back(value: int) -> None:
     out = bytearray(b"x")
-    append_varint(out, value)
+    out += encode_varint(value)
     assert read_varint(out, 1, last_shift=INT64_LAST_SHIFT) == (value, len(out))
     assert varint_size(value) == len(out) - 1
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gregor.protocol.records import v1, v2, validation
 from gregor.protocol.records.message_walk import MessageWalk
 from gregor.protocol.records.record import Record
-from gregor.protocol.records.varint import append_varint, read_varint
+from gregor.protocol.records.varint import encode_varint, read_varint
 from gregor.protocol.records.walk_cy import RecordWalk
 from tests.protocol.records.record_strategies import v1_records, v2_records
 
@@ -82,7 +82,7 @@ def test_a_record_that_lies_about_its_length_is_refused(records: list[Record], c
     length, body_at = read_varint(whole, 0)
     assume(claimed != length)
     lie = bytearray()
-    append_varint(lie, claimed)
+    lie += encode_varint(claimed)
     walk = record_walk(1, 0)
     try:
         walk.feed(memoryview(lie + whole[body_at:]))

@@ -41,6 +41,9 @@ class MemoryLog:
         self.batches.append((base_offset, bytes(produced.data)))
         return SimpleNamespace(base_offset=base_offset)
 
+    def is_replicated(self, offset: int) -> bool:
+        return not self.cut_off
+
     def replicated(self, offset: int, timeout_s: float = 0) -> Pending[ErrorCode]:
         if not self.cut_off:
             return completed(ErrorCode.NONE)
