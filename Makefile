@@ -26,7 +26,7 @@ $(BIN)/python:
 	@$(PIP) --requirement .venv/build-requires.txt
 	@touch $@
 
-SOURCES := .venv/.build pyproject.toml setup.py $(foreach room,broker/api broker/replicas/replication broker/server storage/log client/producer protocol protocol/records,$(wildcard $(room)/*_cy.py $(room)/*.pxd $(room)/*.c $(room)/*.h))
+SOURCES := .venv/.build pyproject.toml setup.py $(foreach room,broker/api broker/replicas/fetching broker/replicas/replication broker/server storage/log client/producer protocol protocol/records,$(wildcard $(room)/*_cy.py $(room)/*.pxd $(room)/*.c $(room)/*.h))
 
 # An installation compiles only modules that have changed; see setup.py.
 INSTALL = $(PIP) --no-build-isolation --editable

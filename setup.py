@@ -37,6 +37,7 @@ ROOMS_WITH_COMPILED_MODULES = (
             "client/producer",
             "broker/server",
             "broker/api",
+            "broker/replicas/fetching",
             "broker/replicas/replication",
             "storage/log",
         ),

@@ -16,6 +16,7 @@ from tests.broker_process import BrokerProcess, running_broker
 PACKAGE_FOLDER = Path(gregor.protocol.records.__file__).parents[2]
 ROOMS_WITH_COMPILED_MODULES = (
     "broker/api",
+    "broker/replicas/fetching",
     "broker/replicas/replication",
     "broker/server",
     "protocol",

@@ -65,6 +65,7 @@ def compiled_modules(wheel: Path) -> list[str]:
 def compiled_sources() -> list[Path]:
     rooms = (
         "broker/api",
+        "broker/replicas/fetching",
         "broker/replicas/replication",
         "broker/server",
         "client/producer",

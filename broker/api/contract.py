@@ -33,6 +33,10 @@ class RequestDispatch(Protocol):
     def offered(self) -> Mapping[AnyApiKey, VersionRange]:
         """The versions that ApiVersions lists, by API."""
 
+    @property
+    def plain_lane(self) -> object | None:
+        """The lane for plain requests; None where other parts of the broker read each request."""
+
     def answer(self, frame: memoryview, client: ClientConnection) -> Outcome[Answer | None]:
         """Answer one request frame; see `Dispatcher.answer`."""
 

@@ -126,6 +126,10 @@ class Dispatcher:
         Raises UnanswerableError for an unsupported API or version and for a failure without an error field in the
         response, DecodeError for malformed bytes, ClientGoneError; so may a pending outcome and a coroutine.
         """
+        if client.lane is not None:
+            outcome: Outcome[Answer] | None = client.lane.answer(frame)
+            if outcome is not None:
+                return outcome
         header = parse_header(frame, client.client_id_bytes, client.client_id)
         served = self._served.get((header.api_key, header.api_version)) or self._first_use(header)
         if served is None:

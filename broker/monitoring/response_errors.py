@@ -22,6 +22,6 @@ class ResponseErrors:
         for code in errors_in(response):
             self.counts[key, code] += 1
 
-    def add_success(self, key: AnyApiKey) -> None:
-        """Count an answer with one entry and without an error."""
-        self.counts[key, ErrorCode.NONE] += 1
+    def add_success(self, key: AnyApiKey, entry_count: int = 1) -> None:
+        """Count an answer with so many entries that have error codes, none of which has an error."""
+        self.counts[key, ErrorCode.NONE] += entry_count

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import trio
 
@@ -36,6 +36,13 @@ class Hangup(Protocol):
 
     async def wait(self) -> None:
         """Wait until the client has closed its side of the connection."""
+
+
+class FrameLane(Protocol):
+    """A lane that answers the usual requests of one connection from their bytes (`FollowerLane`)."""
+
+    def answer(self, frame: memoryview) -> Any:
+        """Return the answer, or a pending one; None, with nothing done, if the request is not usual."""
 
 
 class ClientGoneError(Exception):
@@ -108,6 +115,8 @@ class ClientConnection:
     up_conversion: ConversionCost = field(default_factory=ConversionCost)
     is_follower: bool = False
     """Whether another broker fetches over this connection to copy partitions."""
+    lane: FrameLane | None = None
+    """Answers usual requests of this connection before they are decoded, if there is a lane for them."""
     peer_broker_id: int | None = None
     """The broker at the other end, once a request has revealed it; set only with fault injection."""
     sasl: SaslSession | None = None

@@ -46,8 +46,12 @@ class Timer:
 
     def move(self, delay_ms: int) -> None:
         """Move the deadline to `delay_ms` from now, unless the timer was cancelled or has expired."""
-        self.deadline = trio.current_time() + max(delay_ms, 0) / 1000
-        if self.is_pending and self.deadline < self.queued_deadline:
+        self.move_to(trio.current_time() + max(delay_ms, 0) / 1000)
+
+    def move_to(self, deadline: float) -> None:
+        """Move the deadline, in trio's clock, unless the timer was cancelled or has expired."""
+        self.deadline = deadline
+        if self.is_pending and deadline < self.queued_deadline:
             self._queue.push(self)
 
     def go_off(self) -> None:
@@ -119,3 +123,6 @@ class TimerQueue:
                 self.push(timer)
             else:
                 timer.go_off()
+        # A cancelled timer need not wake the task, which would then sleep until the next one's deadline.
+        while self._heap and not self._heap[0][2].is_pending:
+            heapq.heappop(self._heap)

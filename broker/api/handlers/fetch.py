@@ -21,6 +21,8 @@ from ...conversion.readable_formats import FIRST_VERSION_WITH_ZSTD, newest_reada
 from ...monitoring.metrics import REFUSED_BY_CONFIG, REFUSED_ZSTD
 from ...monitoring.request_conversions import RequestConversionCost
 from ...replicas.fetching.conversion import LEGACY_MAGICS, LazyConvertRecords, keep_readable, must_convert
+from ...replicas.fetching.follower_lane_cy import FETCH_VERSION as FOLLOWER_FETCH_VERSION
+from ...replicas.fetching.follower_lane_cy import new_lane
 from ...replicas.fetching.near_replicas import RackAwareSelector
 from ...replicas.fetching.partitions_at_rest import PartitionsAtRest
 from ...replicas.fetching.reading import (
@@ -38,6 +40,7 @@ from ...replicas.fetching.sessions import (
     Answers,
     FetchContext,
     FetchedPartition,
+    FetchSession,
     requested_partitions,
 )
 from ...replicas.partition import Partition
@@ -108,6 +111,7 @@ class FetchOperation:
         self._context = context
         self._fetch = fetch
         self._limits = _limits_of(request, context)
+        self._request = request if self._limits.is_follower else None
         self._as_stored = request.gregor_as_stored or self._limits.is_follower
         self._deadline = trio.current_time() + request.max_wait_ms / 1000
         self._min_bytes = min(request.min_bytes, self._limits.max_bytes)
@@ -263,7 +267,25 @@ class FetchOperation:
         response = FetchResponse(session_id=session_id, responses=by_topic(selected))
         if any(answer.error_code for _, answer in selected):
             hint_in_fetch(response, self._context)
+        elif selected and self._request is not None and self._fetch.session is not None:
+            self._open_lane(self._request, self._fetch.session)
         return response
+
+    def _open_lane(self, request: FetchRequest, session: FetchSession) -> None:
+        """Let a lane answer the next requests of a busy follower, where no other part of the broker reads them."""
+        context, services = self._context, self._context.services
+        is_usual = context.api_version == FOLLOWER_FETCH_VERSION
+        if session.lane is None and is_usual and context.dispatch.plain_lane is not None:
+            session.lane = context.client.lane = new_lane(
+                session,
+                self._found,
+                request,
+                self._limits,
+                context.client,
+                purgatory=services.purgatory,
+                quotas=services.quotas,
+                metrics=services.metrics,
+            )
 
     def _add_records(self, read: PartitionRead) -> Coroutine[Any, Any, None] | None:
         """Add the records to a partition's answer, in a format that the client reads; an error replaces the answer.

@@ -54,6 +54,16 @@ class FetchAttempts(Protocol):
         """
 
 
+class WaitingFetch(Protocol):
+    """A fetch in the purgatory: a `DelayedFetch`, or a `follower_lane_cy.FollowerLane` with one that waits."""
+
+    timer: Timer | None
+
+    def try_again(self, is_last: bool) -> bool:
+        """Complete the fetch if enough records are available or this is the last attempt; return whether it is
+        complete."""
+
+
 class DelayedFetch:
     """A fetch that waits for changes of its partitions (a `PartitionWaiter`)."""
 
@@ -117,7 +127,7 @@ class DelayedFetch:
         if self._attempts.at_rest is not None:
             self._attempts.at_rest.end()
 
-    def try_again(self, *, is_last: bool) -> bool:
+    def try_again(self, is_last: bool) -> bool:
         """Complete the fetch if enough records are available or this is the last attempt; return whether it is
         complete."""
         has_changed, self._has_changed, self._is_woken = self._has_changed, False, False
@@ -142,8 +152,8 @@ class Purgatory:
     """A registry of all delayed fetches of a broker (Kafka: DelayedOperationPurgatory); `run` must be running."""
 
     def __init__(self) -> None:
-        self._delayed: set[DelayedFetch] = set()
-        self._woken: list[DelayedFetch] = []
+        self._delayed: set[WaitingFetch] = set()
+        self._woken: list[WaitingFetch] = []
         self._answering = trio.lowlevel.ParkingLot()
         self._timers = TimerQueue()
         self._is_stopping = False
@@ -164,7 +174,26 @@ class Purgatory:
         fetch.timer = self._timers.schedule_at(deadline, partial(self._try_again, fetch, is_last=True))
         return fetch.pending
 
-    def wake(self, fetch: DelayedFetch) -> None:
+    def hold(self, fetch: WaitingFetch, deadline: float) -> None:
+        """Keep a fetch until `release`, and let it be completed at ``deadline``.
+
+        Its timer is used again: the fetches of a busy follower would set thousands a second, of which none goes off.
+        """
+        self._delayed.add(fetch)
+        if fetch.timer is None:
+            fetch.timer = self._timers.schedule_at(deadline, partial(self._time_out, fetch))
+        else:
+            fetch.timer.move_to(deadline)
+
+    def release(self, fetch: WaitingFetch) -> None:
+        """Forget a fetch that is complete; its timer stays."""
+        self._delayed.discard(fetch)
+
+    def _time_out(self, fetch: WaitingFetch) -> None:
+        fetch.timer = None
+        self._try_again(fetch, is_last=True)
+
+    def wake(self, fetch: WaitingFetch) -> None:
         """Try a fetch again as soon as the present turn of the event loop is done."""
         self._woken.append(fetch)
         self._answering.unpark_all()
@@ -193,9 +222,11 @@ class Purgatory:
                 else:
                     await self._answering.park()
 
-    def _try_again(self, fetch: DelayedFetch, *, is_last: bool = False) -> None:
-        if fetch in self._delayed and fetch.try_again(is_last=is_last):
-            self._forget(fetch)
+    def _try_again(self, fetch: WaitingFetch, *, is_last: bool = False) -> None:
+        if fetch in self._delayed and fetch.try_again(is_last):
+            self._delayed.discard(fetch)
+            if isinstance(fetch, DelayedFetch):
+                self._forget(fetch)
 
     def _forget(self, fetch: DelayedFetch) -> None:
         self._delayed.discard(fetch)

@@ -14,12 +14,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ....protocol.errors import ErrorCode
 from ....protocol.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, MAX_EPOCH, NO_SESSION
 from ....protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
 from .partitions_at_rest import PartitionsAtRest
+
+# Types only: the lane imports this module's room.
+if TYPE_CHECKING:
+    from .follower_lane_cy import FollowerLane
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 EVICTION_AGE_MS = 120_000
@@ -80,6 +85,8 @@ class FetchContext:
     """The session id of the answer if no partition is answered."""
     at_rest: PartitionsAtRest | None = None
     """The partitions of the session, if none has changed since the last Fetch."""
+    session: FetchSession | None = None
+    """The session of an incremental request."""
 
     def __init__(self, partitions: Collection[FetchedPartition]) -> None:
         self.partitions = partitions
@@ -133,7 +140,7 @@ class IncrementalFetch(FetchContext):
 
     def __init__(self, session: FetchSession, *, names_none: bool) -> None:
         super().__init__(list(session.partitions.values()))
-        self._session = session
+        self._session = self.session = session
         self._names_none = names_none
         self.session_id = session.session_id
         self.at_rest = session.at_rest
@@ -144,6 +151,8 @@ class IncrementalFetch(FetchContext):
 
     def rest(self, at_rest: PartitionsAtRest) -> None:
         self.at_rest = self._session.at_rest = at_rest
+        if self._session.lane is not None:
+            self._session.lane.end()
 
     def select(self, answers: Answers) -> tuple[int, Answers]:
         news = [(partition, answer) for partition, answer in answers if partition.learn(answer)]
@@ -164,6 +173,7 @@ class FetchSession:
         "created_ms",
         "epoch",
         "has_idled",
+        "lane",
         "partitions",
         "session_id",
         "used_ms",
@@ -180,8 +190,16 @@ class FetchSession:
         self.created_ms = now_ms
         self.used_ms = now_ms
         self.at_rest: PartitionsAtRest | None = None
+        self.lane: FollowerLane | None = None
+        """Answers usual requests of a follower's session."""
         self.has_idled = False
         """Whether the last answer had no partitions."""
+
+    def close(self) -> None:
+        """Watch no partition any more."""
+        self.stir()
+        if self.lane is not None:
+            self.lane.end()
 
     def stir(self) -> None:
         """Look at each partition again from the next Fetch on."""
@@ -191,12 +209,21 @@ class FetchSession:
 
     def update(self, request: FetchRequest) -> None:
         """Apply the additions, changes and removals of an incremental request."""
+        lane = self.lane
+        has_others = bool(request.forgotten_topics_data)
         for partition in requested_partitions(request, self.uses_topic_ids):
             known = self.partitions.get(partition.key)
             if known is None:
                 self.partitions[partition.key] = partition
+                has_others = True
             else:
                 known.wanted = partition.wanted
+                if lane is not None:
+                    lane.renew(partition.topic_id.bytes, partition.wanted.partition)
+        if lane is not None:
+            lane.looked()
+            if has_others:
+                lane.end()
         for topic in request.forgotten_topics_data:
             name = topic.topic_id if self.uses_topic_ids else topic.topic
             for index in topic.partitions:
@@ -248,7 +275,7 @@ class FetchSessionCache:
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             closed = self._sessions.pop(request.session_id, None)
             if closed is not None:
-                closed.stir()
+                closed.close()
             partitions = requested_partitions(request, uses_topic_ids)
             if request.session_epoch == FINAL_EPOCH:
                 return FetchContext(partitions)
@@ -299,7 +326,7 @@ class FetchSessionCache:
             oldest = min(settled, key=lambda session: (len(session.partitions), session.session_id))
             if len(oldest.partitions) > partition_count:
                 return False
-        oldest.stir()
+        oldest.close()
         del self._sessions[oldest.session_id]
         self.eviction_count += 1
         return True
