@@ -22,7 +22,7 @@ from ...monitoring.metrics import REFUSED_BY_CONFIG, REFUSED_ZSTD
 from ...monitoring.request_conversions import RequestConversionCost
 from ...replicas.fetching.conversion import LEGACY_MAGICS, LazyConvertRecords, keep_readable, must_convert
 from ...replicas.fetching.follower_lane_cy import FETCH_VERSION as FOLLOWER_FETCH_VERSION
-from ...replicas.fetching.follower_lane_cy import new_lane
+from ...replicas.fetching.lane_opening import new_lane
 from ...replicas.fetching.near_replicas import RackAwareSelector
 from ...replicas.fetching.partitions_at_rest import PartitionsAtRest
 from ...replicas.fetching.reading import (

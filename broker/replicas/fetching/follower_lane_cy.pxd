@@ -5,21 +5,11 @@ from libc.stdint cimport int32_t, int64_t
 
 from ....protocol.records.message_bytes cimport int32_at, int64_at
 from ....storage.log.appendable_log_cy cimport AppendableLog
+from .lane_answers_cy cimport LanePartition, answer_with, empty_answer
 
 cdef Py_ssize_t _HEAD_AT, _TOPIC_BYTES, _PARTITION_BYTES
 cdef int _MOST_NAMED
 cdef int32_t _MAX_EPOCH
-
-
-@cython.final
-cdef class LanePartition:
-    cdef readonly FollowerLane lane
-    cdef readonly object fetched, partition, role
-    cdef readonly bytes topic_id
-    cdef public bint is_active
-
-    cpdef appended(self, size_bytes)
-    cpdef changed(self)
 
 
 @cython.final
@@ -58,10 +48,6 @@ cdef class FollowerLane:
     @cython.locals(each=LanePartition, found=list, kept=list, moved=list, has_records=bint, lacks_records=bint,
                    end_offset=int64_t, log=AppendableLog)
     cdef _parts(self, bint is_last)
-
-    @cython.locals(each=LanePartition, log=AppendableLog, parts=list, pieces=list, topics=list, entries=list,
-                   entry=list, topic_id=bytes, remaining_bytes=int64_t, most_bytes=int64_t, is_first=bint, count=int)
-    cdef _encoded(self, list found)
 
     @cython.locals(each=LanePartition)
     cpdef end(self)

@@ -11,8 +11,7 @@ This is ordinary Python that is also compiled: ``follower_lane_cy.pxd`` has the 
 
 from __future__ import annotations
 
-from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -22,31 +21,24 @@ except ImportError:
     from ....protocol.records import cython_stand_in as cython
 
 from ....protocol.apis import ApiKey
-from ....protocol.codec import encode
 from ....protocol.errors import BrokerError
 from ....protocol.fetch_session import MAX_EPOCH
-from ....protocol.messages.fetch import FetchRequest
-from ....protocol.unsigned_varint import encode_unsigned_varint
-from ....storage.index.copied_tags import tag_runs_of
-from ...server.parts import FileSlice
 from ...server.pending import Pending
-from ...server.transport import COPIED_BYTES
-from ..partition import Partition
 
 if not cython.compiled:
     from ....protocol.records.message_bytes import int32_at, int64_at
     from ....storage.log.appendable_log_cy import AppendableLog
+    from .lane_answers_cy import LanePartition, answer_with, empty_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from ....storage.log.log_slice import LogSlice
     from ...monitoring.metrics import Metrics
     from ...quotas.enforcement import ClientQuotas
     from ...server.client_connection import ClientConnection
     from ...server.parts import Answer
     from ...server.timers import Timer
-    from ..replication.leadership import Leadership
+    from ..partition import Partition
     from .purgatory import Purgatory
     from .reading import FetchLimits
     from .sessions import FetchedPartition, FetchSession
@@ -64,86 +56,6 @@ _HEAD_AT = 8
 _MOST_NAMED = 0x7E
 _TOPIC_BYTES, _PARTITION_BYTES = 18, 33
 _MAX_EPOCH = MAX_EPOCH
-_EPOCH_AT, _TOPICS_AT = 17, 21
-"""Places in the body of a request; the length of no topics takes one byte."""
-INT16 = Struct(">h")
-HEAD = Struct(">ixiHi")
-"""The start of an answer: correlation id, no tagged fields, throttle time, error, session id."""
-PARTITION = Struct(">iHqqqbi")
-"""A partition in an answer: index, error, high watermark, last stable offset, log start, no transactions, replica."""
-NO_RECORDS = b"\x01\0"
-TAG_RUNS = b"\x01\xd4\x8e\x01"
-"""The number of tagged fields, and the tag of `gregor_tag_runs`."""
-
-
-def new_lane(
-    session: FetchSession,
-    found: Sequence[tuple[FetchedPartition, object]],
-    request: FetchRequest,
-    limits: FetchLimits,
-    client: ClientConnection,
-    *,
-    purgatory: Purgatory,
-    quotas: ClientQuotas,
-    metrics: Metrics,
-) -> FollowerLane | None:
-    """Return a lane for the session of a follower's request; None if it has to look at each request.
-
-    ``found`` are the partitions of the session with what is here: a `Partition`, or an error code.
-    """
-    partitions = [
-        (fetched, partition)
-        for fetched, partition in found
-        if isinstance(partition, Partition) and partition.leadership is not None
-    ]
-    is_usual = request.gregor_with_tag_runs and not (request.gregor_with_tags or request.gregor_as_stored)
-    if len(partitions) < len(session.partitions) or not is_usual or request.min_bytes > 1 or request.isolation_level:
-        return None
-    empty = FetchRequest(
-        replica_state=request.replica_state,
-        max_wait_ms=request.max_wait_ms,
-        min_bytes=request.min_bytes,
-        max_bytes=request.max_bytes,
-        session_id=session.session_id,
-        rack_id=request.rack_id,
-        gregor_with_tag_runs=True,
-    )
-    body = encode(empty, FETCH_VERSION)
-    client_id = client.client_id_bytes or b""
-    length = -1 if client.client_id is None else len(client_id)
-    return FollowerLane(
-        session,
-        partitions,
-        limits,
-        client,
-        max_wait_s=request.max_wait_ms / 1000,
-        before_epoch=INT16.pack(length) + client_id + b"\0" + body[:_EPOCH_AT],
-        after_topics=body[_TOPICS_AT + 1 :],
-        purgatory=purgatory,
-        quotas=quotas,
-        metrics=metrics,
-    )
-
-
-class LanePartition:
-    """A partition of a session, which tells the lane of its appends and changes (a `PartitionWaiter`)."""
-
-    def __init__(self, lane: FollowerLane, fetched: FetchedPartition, partition: Partition, role: Leadership) -> None:
-        self.lane = lane
-        self.fetched = fetched
-        self.partition = partition
-        self.role = role
-        self.topic_id = fetched.topic_id.bytes
-        self.is_active = True
-        """Whether the follower may lack records or state of the partition."""
-
-    def appended(self, size_bytes: int) -> None:
-        """Answer the waiting Fetch after this turn of the event loop."""
-        self.lane.note_append(self)
-
-    def changed(self) -> None:
-        """End the lane: the follower's next Fetch looks at all partitions."""
-        self.lane.end()
 
 
 class FollowerLane:
@@ -228,7 +140,7 @@ class FollowerLane:
         self._take_positions(frame)
         if self._is_ended:
             # A moved high watermark may have changed a partition.
-            return self._empty()
+            return empty_answer(self._correlation_id, self._session.session_id)
         parts = self._parts(False)
         if parts is not None:
             return parts
@@ -377,107 +289,25 @@ class FollowerLane:
                 kept.append(each)
                 if fetched.known_high_watermark != log.high_watermark:
                     found.append(each)
-        # Who gets records now comes last the next time, so that with a small max_bytes every partition gets its turn.
         self._active = kept + moved
         if not has_records and not is_last:
             return None
         self._session.has_idled = not found
         try:
-            return self._encoded(found)
+            return answer_with(
+                found,
+                self._active,
+                self._correlation_id,
+                self._session.session_id,
+                self._limits.max_bytes,
+                self._metrics,
+            )
         except BrokerError:
-            # The next Fetch looks at all partitions, and gets the error.
+            # The next Fetch looks at all partitions, and gets the error. Nothing of this answer was sent.
+            for each in found:
+                each.fetched.known_high_watermark = -1
             self.end()
-            return self._empty()
-
-    def _empty(self) -> Answer:
-        head = HEAD.pack(self._correlation_id, 0, 0, self._session.session_id)
-        return [head + b"\x01\0"]
-
-    def _encoded(self, found: list[LanePartition]) -> Answer:
-        """Return the answer with the records and the state of these partitions. Raises BrokerError."""
-        metrics = self._metrics
-        metrics.fetch_conversions.request_count += 1
-        parts: list[Any] = []
-        pieces: list[bytes] = []
-        topics: list[tuple[bytes, list[list[Any]]]] = []
-        entries: list[list[Any]] = []
-        topic_id = b""
-        remaining_bytes = self._limits.max_bytes
-        is_first = True
-        count = 0
-        for each in found:
-            fetched, partition = each.fetched, each.partition
-            wanted = fetched.wanted
-            log: AppendableLog = partition.log
-            records: LogSlice | None = None
-            if wanted.fetch_offset < log.log_end_offset:
-                most_bytes = min(wanted.partition_max_bytes, remaining_bytes)
-                if most_bytes <= 0:
-                    continue
-                records = partition.log.read(
-                    wanted.fetch_offset,
-                    most_bytes,
-                    upper_bound_offset=log.log_end_offset,
-                    at_least_one=is_first,
-                )
-                if not is_first and records.size_bytes == most_bytes:
-                    # The last batch may be cut; its partition is the first one next time.
-                    records.release()
-                    remaining_bytes = 0
-                    continue
-                is_first = False
-                remaining_bytes -= records.size_bytes
-            fetched.known_high_watermark = log.high_watermark
-            fetched.known_log_start_offset = log.log_start_offset
-            metrics.topics[fetched.topic].fetch_requests += 1
-            entry: list[Any] = [
-                PARTITION.pack(
-                    partition.index,
-                    0,
-                    log.high_watermark,
-                    partition.log.last_stable_offset,
-                    log.log_start_offset,
-                    0,
-                    -1,
-                )
-            ]
-            if records is None or not records.size_bytes:
-                entry.append(NO_RECORDS)
-            else:
-                runs = tag_runs_of(records).encode()
-                entry.append(encode_unsigned_varint(records.size_bytes + 1))
-                if records.size_bytes <= COPIED_BYTES:
-                    entry.append(records.read())
-                    records.release()
-                else:
-                    entry.append(FileSlice(records))
-                length = encode_unsigned_varint(len(runs) + 1)
-                entry.append(TAG_RUNS + encode_unsigned_varint(len(length) + len(runs)) + length + runs)
-            if topic_id == each.topic_id:
-                entries.append(entry)
-            else:
-                topic_id, entries = each.topic_id, [entry]
-                topics.append((topic_id, entries))
-            count += 1
-        if metrics.response_errors is not None:
-            metrics.response_errors.add_success(FETCH, count + 1)
-        pieces.append(HEAD.pack(self._correlation_id, 0, 0, self._session.session_id))
-        pieces.append(encode_unsigned_varint(len(topics) + 1))
-        for topic_id, entries in topics:
-            pieces.append(topic_id)
-            pieces.append(encode_unsigned_varint(len(entries) + 1))
-            for entry in entries:
-                for piece in entry:
-                    if isinstance(piece, bytes):
-                        pieces.append(piece)
-                    else:
-                        parts.append(b"".join(pieces))
-                        parts.append(piece)
-                        pieces = []
-            pieces.append(b"\0")
-        pieces.append(b"\0")
-        parts.append(b"".join(pieces))
-        return parts
+            return empty_answer(self._correlation_id, self._session.session_id)
 
     # --- the end
 
@@ -505,4 +335,4 @@ class FollowerLane:
             self._client.lane = None
         pending, self._pending = self._pending, None
         if pending is not None:
-            pending.complete(self._empty())
+            pending.complete(empty_answer(self._correlation_id, self._session.session_id))
