@@ -3,8 +3,6 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t
 
-from ....storage.log.appendable_log_cy cimport AppendableLog
-
 
 @cython.final
 cdef class LanePartition:
@@ -18,6 +16,15 @@ cdef class LanePartition:
 
 cpdef list empty_answer(int32_t correlation_id, int32_t session_id)
 
-@cython.locals(each=LanePartition, log=AppendableLog, parts=list, pieces=list, topics=list, entries=list,
-               entry=list, topic_id=bytes, remaining_bytes=int64_t, most_bytes=int64_t, is_first=bint, count=int)
+@cython.locals(each=LanePartition, topics=list, entries=list, topic_id=bytes, left_bytes=int64_t, is_first=bint,
+               count=int)
 cpdef list answer_with(list found, list active, int32_t correlation_id, int32_t session_id, int64_t max_bytes, metrics)
+
+@cython.locals(most_bytes=int64_t)
+cdef _read(LanePartition each, int64_t left_bytes, bint is_first)
+
+@cython.locals(runs=bytes, length=bytes, state=bytes, data=bytes)
+cdef list _entry(LanePartition each, records)
+
+@cython.locals(parts=list, pieces=list, entries=list, entry=list)
+cdef list _joined(bytes head, list topics)

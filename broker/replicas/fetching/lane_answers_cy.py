@@ -8,19 +8,11 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
-try:
-    import cython
-except ImportError:
-    from ....protocol.records import cython_stand_in as cython
-
 from ....protocol.apis import ApiKey
 from ....protocol.unsigned_varint import encode_unsigned_varint
 from ....storage.index.copied_tags import tag_runs_of
 from ...server.parts import FileSlice
 from ...server.transport import COPIED_BYTES
-
-if not cython.compiled:
-    from ....storage.log.appendable_log_cy import AppendableLog
 
 if TYPE_CHECKING:
     from ....storage.log.log_slice import LogSlice
@@ -91,64 +83,28 @@ def answer_with(
     turn. Raises BrokerError.
     """
     metrics.fetch_conversions.request_count += 1
-    parts: list[Any] = []
-    pieces: list[bytes] = []
     topics: list[tuple[bytes, list[list[Any]]]] = []
     entries: list[list[Any]] = []
     topic_id = b""
-    remaining_bytes = max_bytes
+    left_bytes = max_bytes
     is_first = True
     count = 0
     for each in found:
-        fetched, partition = each.fetched, each.partition
-        wanted = fetched.wanted
-        log: AppendableLog = partition.log
+        fetched, log = each.fetched, each.partition.log
         records: LogSlice | None = None
-        if wanted.fetch_offset < log.log_end_offset:
-            most_bytes = min(wanted.partition_max_bytes, remaining_bytes)
-            if most_bytes <= 0:
-                continue
-            records = partition.log.read(
-                wanted.fetch_offset,
-                most_bytes,
-                upper_bound_offset=log.log_end_offset,
-                at_least_one=is_first,
-            )
-            if not is_first and records.size_bytes == most_bytes:
-                # The last batch may be cut; its partition is the first one next time.
-                records.release()
-                remaining_bytes = 0
+        if fetched.wanted.fetch_offset < log.log_end_offset:
+            records = _read(each, left_bytes, is_first) if left_bytes > 0 else None
+            if records is None:
+                left_bytes = 0
                 continue
             is_first = False
-            remaining_bytes -= records.size_bytes
+            left_bytes -= records.size_bytes
             active.remove(each)
             active.append(each)
         fetched.known_high_watermark = log.high_watermark
         fetched.known_log_start_offset = log.log_start_offset
         metrics.topics[fetched.topic].fetch_requests += 1
-        entry: list[Any] = [
-            PARTITION.pack(
-                partition.index,
-                0,
-                log.high_watermark,
-                partition.log.last_stable_offset,
-                log.log_start_offset,
-                0,
-                -1,
-            )
-        ]
-        if records is None or not records.size_bytes:
-            entry.append(NO_RECORDS)
-        else:
-            runs = tag_runs_of(records).encode()
-            entry.append(encode_unsigned_varint(records.size_bytes + 1))
-            if records.size_bytes <= COPIED_BYTES:
-                entry.append(records.read())
-                records.release()
-            else:
-                entry.append(FileSlice(records))
-            length = encode_unsigned_varint(len(runs) + 1)
-            entry.append(TAG_RUNS + encode_unsigned_varint(len(length) + len(runs)) + length + runs)
+        entry = _entry(each, records)
         if topic_id == each.topic_id:
             entries.append(entry)
         else:
@@ -157,8 +113,46 @@ def answer_with(
         count += 1
     if metrics.response_errors is not None:
         metrics.response_errors.add_success(FETCH, count + 1)
-    pieces.append(HEAD.pack(correlation_id, 0, 0, session_id))
-    pieces.append(encode_unsigned_varint(len(topics) + 1))
+    return _joined(HEAD.pack(correlation_id, 0, 0, session_id), topics)
+
+
+def _read(each: LanePartition, left_bytes: int, is_first: bool) -> LogSlice | None:
+    """Return the records that the follower lacks; None if not even one batch may fit, except for the first partition.
+
+    Raises BrokerError.
+    """
+    wanted, log = each.fetched.wanted, each.partition.log
+    most_bytes = min(wanted.partition_max_bytes, left_bytes)
+    records: LogSlice = log.read(
+        wanted.fetch_offset, most_bytes, upper_bound_offset=log.log_end_offset, at_least_one=is_first
+    )
+    if is_first or records.size_bytes < most_bytes:
+        return records
+    records.release()
+    return None
+
+
+def _entry(each: LanePartition, records: LogSlice | None) -> list[Any]:
+    """Return the pieces of a partition in the answer, of which one may be a part of its log."""
+    log = each.partition.log
+    high_watermark, stable_offset = log.high_watermark, log.last_stable_offset
+    state = PARTITION.pack(each.partition.index, 0, high_watermark, stable_offset, log.log_start_offset, 0, -1)
+    if records is None or not records.size_bytes:
+        return [state + NO_RECORDS]
+    runs = tag_runs_of(records).encode()
+    length = encode_unsigned_varint(len(runs) + 1)
+    tags = TAG_RUNS + encode_unsigned_varint(len(length) + len(runs)) + length + runs
+    state += encode_unsigned_varint(records.size_bytes + 1)
+    if records.size_bytes > COPIED_BYTES:
+        return [state, FileSlice(records), tags]
+    data = records.read()
+    records.release()
+    return [state, data, tags]
+
+
+def _joined(head: bytes, topics: list[tuple[bytes, list[list[Any]]]]) -> Answer:
+    parts: list[Any] = []
+    pieces = [head, encode_unsigned_varint(len(topics) + 1)]
     for topic_id, entries in topics:
         pieces.append(topic_id)
         pieces.append(encode_unsigned_varint(len(entries) + 1))

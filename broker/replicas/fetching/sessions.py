@@ -14,17 +14,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol
 from uuid import UUID
 
 from ....protocol.errors import ErrorCode
 from ....protocol.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, MAX_EPOCH, NO_SESSION
 from ....protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
 from .partitions_at_rest import PartitionsAtRest
-
-# Types only: the lane imports this module's room.
-if TYPE_CHECKING:
-    from .follower_lane_cy import FollowerLane
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 EVICTION_AGE_MS = 120_000
@@ -165,6 +161,19 @@ class IncrementalFetch(FetchContext):
         return self._session.session_id, news
 
 
+class SessionLane(Protocol):
+    """A lane for usual requests of a session (`follower_lane_cy.FollowerLane`), as its other requests see the lane."""
+
+    def looked(self) -> None:
+        """Note that all partitions were looked at."""
+
+    def renew(self, topic_id: bytes, index: int) -> None:
+        """Note that a request outside of the lane has named a partition of the session."""
+
+    def end(self) -> None:
+        """Stop watching, and answer the waiting Fetch."""
+
+
 class FetchSession:
     """A session's partitions of one client, in the order to read them."""
 
@@ -190,7 +199,7 @@ class FetchSession:
         self.created_ms = now_ms
         self.used_ms = now_ms
         self.at_rest: PartitionsAtRest | None = None
-        self.lane: FollowerLane | None = None
+        self.lane: SessionLane | None = None
         """Answers usual requests of a follower's session."""
         self.has_idled = False
         """Whether the last answer had no partitions."""
