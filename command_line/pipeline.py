@@ -7,14 +7,16 @@ import contextlib
 import importlib
 import importlib.util
 import json
+import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from . import CommandParser
-from .asking import UsageError, run_tool, say
+from . import INTERRUPTED, CommandParser
+from .asking import TERMINATED, UsageError, run_tool, say
 from .progress import ProgressBar
-from .quiet_jvm import JavaLog
+from .quiet_jvm import JavaLog, without_gateway_errors
 from .text_table import format_table
 
 if TYPE_CHECKING:
@@ -124,7 +126,11 @@ def _run(options: argparse.Namespace) -> int:
         listener=options.metrics_listener,
     )
     summaries: list[Summary] = []
-    status = run_tool(lambda: summaries.append(_work(options, desk)))
+    quiet = contextlib.nullcontext() if options.spark_log else without_gateway_errors()
+    with _sigterm_as_interruption() as is_terminated, quiet:
+        status = run_tool(lambda: summaries.append(_work(options, desk)))
+    if status == INTERRUPTED and is_terminated():
+        status = TERMINATED
     for summary in summaries:
         if options.json:
             say(json.dumps(summary_fields(options.job, summary)))
@@ -136,6 +142,27 @@ def _run(options: argparse.Namespace) -> int:
         if not summary.is_clean:
             status = 1
     return status
+
+
+@contextlib.contextmanager
+def _sigterm_as_interruption() -> Iterator[Callable[[], bool]]:
+    """Let SIGTERM end a job in order, as Ctrl-C does: Spark cancels its tasks, and `--follow` prints its summary.
+
+    Yields a function that returns whether SIGTERM has come.
+    """
+    received: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        # Spark has put its own handler there, which cancels what runs.
+        handler = signal.getsignal(signal.SIGINT)
+        (handler if callable(handler) else signal.default_int_handler)(number, frame)
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield lambda: bool(received)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def summary_fields(job: str, summary: Summary) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 import tempfile
@@ -48,3 +49,21 @@ class JavaLog:
         if self._path is not None:
             self._path.unlink(missing_ok=True)
             self._path = None
+
+
+@contextlib.contextmanager
+def without_gateway_errors() -> Iterator[None]:
+    """Drop the tracebacks that Py4J logs where a command to the JVM breaks off; the caller gets the exception itself.
+
+    An interruption mostly meets the driver while it waits for an answer of the JVM. Source: java_gateway.py of Py4J.
+    """
+
+    def is_other(record: logging.LogRecord) -> bool:
+        return not str(record.msg).endswith("while sending command.")
+
+    root = logging.getLogger()
+    root.addFilter(is_other)
+    try:
+        yield
+    finally:
+        root.removeFilter(is_other)

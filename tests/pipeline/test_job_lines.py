@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +18,8 @@ pytest.importorskip("pyspark", reason="the pipeline needs gregor-broker[spark]")
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkRuntimeError
 
-from gregor.command_line import main
+from gregor.command_line import INTERRUPTED, main
+from gregor.command_line.asking import TERMINATED
 from gregor.command_line.pipeline import summary_fields
 from gregor.command_line.quiet_jvm import JavaLog
 from gregor.pipeline.errors import DamagedLogError
@@ -148,3 +151,31 @@ def test_a_damaged_batch_found_by_a_spark_task_is_reported_in_one_line(
     assert done.stdout == "starting Spark on local[*] ...\n"
     assert done.stderr.startswith("Error: t-0 offset ")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, INTERRUPTED), (signal.SIGTERM, TERMINATED)])
+def test_a_signal_ends_a_job_in_order_with_its_own_exit_code(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+    number: signal.Signals,
+    status: int,
+) -> None:
+    ended: list[str] = []
+
+    def wait(options: object, desk: object) -> None:
+        try:
+            signal.raise_signal(number)
+        except KeyboardInterrupt:
+            # As Py4J does where it waits for an answer.
+            logging.exception("KeyboardInterrupt while sending command.")  # noqa: LOG015
+            raise
+        finally:
+            ended.append("in order")
+
+    monkeypatch.setattr("gregor.pipeline.jobs.stats.run", wait)
+    before = signal.getsignal(signal.SIGTERM)
+    assert main(["pipeline", "stats", "--log-dir", str(tmp_path)]) == status
+    assert ended == ["in order"]
+    assert not caplog.records
+    assert signal.getsignal(signal.SIGTERM) is before
