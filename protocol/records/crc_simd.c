@@ -3,8 +3,8 @@
    Folding, after V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" (Intel,
    2009): a CRC is a remainder modulo the polynomial P, so 128 bits that stand D bits before the end of the data may
    be replaced by their product with x^D mod P, added to the 128 bits that stand there. Four lanes are folded side by
-   side, then into one, and the 16 bytes that are left (with what the lanes did not cover) go through the tables.
-   All is bit-reflected, as both CRCs are. */
+   side, then into one, then the last lane, which ends where the data ends, and Barrett's reduction gives the remainder
+   of the 16 bytes that are left. All is bit-reflected, as both CRCs are. */
 
 #include "crc_simd.h"
 
@@ -12,6 +12,9 @@
 
 #define IEEE_REFLECTED 0xEDB88320u
 #define CASTAGNOLI_REFLECTED 0x82F63B78u
+/* The quotient of x^64 and P. */
+#define IEEE_QUOTIENT 0x1F7011641u
+#define CASTAGNOLI_QUOTIENT 0xDEA713F1u
 
 #if (defined(__x86_64__) || defined(_M_X64)) && (defined(__GNUC__) || defined(__clang__))
 #define HAVE_FOLDING 1
@@ -27,6 +30,8 @@ typedef struct {
     uint32_t table[8][256]; /* table[n][b]: what byte b adds when n bytes follow it in a step */
     uint64_t fold_four[2];  /* x^(512+32) and x^(512-32) mod P: moves a lane's halves 64 bytes on */
     uint64_t fold_one[2];   /* x^(128+32) and x^(128-32) mod P: 16 bytes on */
+    uint64_t fold_half[2];  /* x^64 mod P: 8 bytes on */
+    uint64_t barrett[2];    /* P and the quotient */
 } crc_constants;
 
 static crc_constants ieee, castagnoli;
@@ -40,7 +45,7 @@ static uint64_t power_of_x(uint32_t polynomial, int power) {
     return (uint64_t)remainder << 1;
 }
 
-static void prepare(crc_constants *constants, uint32_t polynomial) {
+static void prepare(crc_constants *constants, uint32_t polynomial, uint64_t quotient) {
     for (uint32_t byte = 0; byte < 256; byte++) {
         uint32_t crc = byte;
         for (int bit = 0; bit < 8; bit++)
@@ -56,11 +61,14 @@ static void prepare(crc_constants *constants, uint32_t polynomial) {
     constants->fold_four[1] = power_of_x(polynomial, 512 - 32);
     constants->fold_one[0] = power_of_x(polynomial, 128 + 32);
     constants->fold_one[1] = power_of_x(polynomial, 128 - 32);
+    constants->fold_half[0] = power_of_x(polynomial, 64);
+    constants->barrett[0] = (uint64_t)polynomial << 1 | 1;
+    constants->barrett[1] = quotient;
 }
 
 void crc_prepare(void) {
-    prepare(&ieee, IEEE_REFLECTED);
-    prepare(&castagnoli, CASTAGNOLI_REFLECTED);
+    prepare(&ieee, IEEE_REFLECTED, IEEE_QUOTIENT);
+    prepare(&castagnoli, CASTAGNOLI_REFLECTED, CASTAGNOLI_QUOTIENT);
 #if HAVE_FOLDING
     __builtin_cpu_init();
     simd = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
@@ -96,40 +104,71 @@ FOLDING static inline __m128i fold(__m128i lane, __m128i factors, __m128i onto) 
 
 FOLDING static inline __m128i lane_at(const unsigned char *data) { return _mm_loadu_si128((const __m128i *)data); }
 
-/* For at least FOUR_LANES_BYTES of data. */
+/* Fold a lane onto the lane that ends with the `size_bytes` bytes at `data`, fewer than a lane has; the data begins
+   at least a lane before. */
+FOLDING static inline __m128i fold_rest(__m128i lane, __m128i factors, const unsigned char *data, size_t size_bytes) {
+    static const unsigned char moves[3 * LANE_BYTES] = {
+        0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
+        0,    1,    2,    3,    4,    5,    6,    7,    8,    9,    10,   11,   12,   13,   14,   15,
+        0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
+    };
+    __m128i to_later = lane_at(moves + size_bytes), to_earlier = lane_at(moves + LANE_BYTES + size_bytes);
+    __m128i last = lane_at(data + size_bytes - LANE_BYTES);
+    __m128i onto = _mm_blendv_epi8(_mm_shuffle_epi8(lane, to_earlier), last, to_earlier);
+    return fold(_mm_shuffle_epi8(lane, to_later), factors, onto);
+}
+
+/* The remainder of a lane, followed by 32 zero bits. */
+FOLDING static inline uint32_t remainder_of(const crc_constants *constants, __m128i lane, __m128i factors) {
+    __m128i low_words = _mm_setr_epi32(-1, 0, -1, 0);
+    __m128i half = lane_at((const unsigned char *)constants->fold_half);
+    __m128i barrett = lane_at((const unsigned char *)constants->barrett);
+    lane = _mm_xor_si128(_mm_srli_si128(lane, 8), _mm_clmulepi64_si128(lane, factors, 0x10));
+    lane = _mm_xor_si128(_mm_srli_si128(lane, 4), _mm_clmulepi64_si128(_mm_and_si128(lane, low_words), half, 0x00));
+    __m128i quotient = _mm_clmulepi64_si128(_mm_and_si128(lane, low_words), barrett, 0x10);
+    quotient = _mm_clmulepi64_si128(_mm_and_si128(quotient, low_words), barrett, 0x00);
+    return (uint32_t)_mm_extract_epi32(_mm_xor_si128(lane, quotient), 1);
+}
+
+/* For at least LANE_BYTES of data. */
 FOLDING static uint32_t by_folding(const crc_constants *constants, uint32_t crc, const unsigned char *data,
                                    size_t size_bytes) {
-    __m128i factors = lane_at((const unsigned char *)constants->fold_four);
-    __m128i a = _mm_xor_si128(lane_at(data), _mm_cvtsi32_si128((int)crc));
-    __m128i b = lane_at(data + 16), c = lane_at(data + 32), d = lane_at(data + 48);
-    data += FOUR_LANES_BYTES;
-    size_bytes -= FOUR_LANES_BYTES;
-    while (size_bytes >= FOUR_LANES_BYTES) {
-        a = fold(a, factors, lane_at(data));
-        b = fold(b, factors, lane_at(data + 16));
-        c = fold(c, factors, lane_at(data + 32));
-        d = fold(d, factors, lane_at(data + 48));
+    __m128i factors = lane_at((const unsigned char *)constants->fold_one);
+    __m128i d = _mm_xor_si128(lane_at(data), _mm_cvtsi32_si128((int)crc));
+    if (size_bytes < FOUR_LANES_BYTES) {
+        data += LANE_BYTES;
+        size_bytes -= LANE_BYTES;
+    } else {
+        __m128i factors_of_four = lane_at((const unsigned char *)constants->fold_four);
+        __m128i a = d, b = lane_at(data + 16), c = lane_at(data + 32);
+        d = lane_at(data + 48);
         data += FOUR_LANES_BYTES;
         size_bytes -= FOUR_LANES_BYTES;
+        while (size_bytes >= FOUR_LANES_BYTES) {
+            a = fold(a, factors_of_four, lane_at(data));
+            b = fold(b, factors_of_four, lane_at(data + 16));
+            c = fold(c, factors_of_four, lane_at(data + 32));
+            d = fold(d, factors_of_four, lane_at(data + 48));
+            data += FOUR_LANES_BYTES;
+            size_bytes -= FOUR_LANES_BYTES;
+        }
+        d = fold(fold(fold(a, factors, b), factors, c), factors, d);
     }
-    factors = lane_at((const unsigned char *)constants->fold_one);
-    d = fold(fold(fold(a, factors, b), factors, c), factors, d);
     while (size_bytes >= LANE_BYTES) {
         d = fold(d, factors, lane_at(data));
         data += LANE_BYTES;
         size_bytes -= LANE_BYTES;
     }
-    unsigned char rest[2 * LANE_BYTES];
-    _mm_storeu_si128((__m128i *)rest, d);
-    memcpy(rest + LANE_BYTES, data, size_bytes);
-    return by_tables(constants, 0, rest, LANE_BYTES + size_bytes);
+    if (size_bytes > 0)
+        d = fold_rest(d, factors, data, size_bytes);
+    return remainder_of(constants, d, factors);
 }
 
 #endif
 
 static uint32_t sum(const crc_constants *constants, uint32_t crc, const unsigned char *data, size_t size_bytes) {
 #if HAVE_FOLDING
-    if (simd && size_bytes >= FOUR_LANES_BYTES)
+    if (simd && size_bytes >= LANE_BYTES)
         return ~by_folding(constants, ~crc, data, size_bytes);
 #endif
     return ~by_tables(constants, ~crc, data, size_bytes);

@@ -17,6 +17,19 @@
 
 static const uint8_t DEFLATE_LENGTHS_ORDER[19] = {16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15};
 
+/* The least lengths and distances of their codes, and the bits that follow: those of a length are at most 5. */
+static const uint16_t DEFLATE_LEAST_LENGTHS[29] = {3,  4,  5,  6,  7,  8,  9,  10, 11,  13,  15,  17,  19,  23, 27,
+                                                   31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258};
+static const uint8_t DEFLATE_LENGTH_BITS[29] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2,
+                                                2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0};
+static const uint16_t DEFLATE_LEAST_DISTANCES[30] = {1,   2,   3,   4,   5,   7,    9,    13,   17,   25,
+                                                     33,  49,  65,  97,  129, 193,  257,  385,  513,  769,
+                                                     1025, 1537, 2049, 3073, 4097, 6145, 8193, 12289, 16385, 24577};
+static const uint8_t DEFLATE_DISTANCE_BITS[30] = {0, 0, 0, 0, 1, 1, 2, 2,  3,  3,  4,  4,  5,  5,  6,
+                                                  6, 7, 7, 8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13};
+/* Most bits of a distance and its code. */
+#define DEFLATE_DISTANCE_CODE_BITS 28
+
 typedef struct {
     uint16_t table[1 << DEFLATE_TABLE_BITS]; /* symbol << 4 | bits of its code; 0: a longer code or none */
     uint16_t count[DEFLATE_LONGEST_CODE + 1];
@@ -167,8 +180,11 @@ static int deflate_fixed_codes(deflate_code *literals, deflate_code *distances) 
 }
 
 /* Read the symbols of a block to `out` from `at` on; return the position after them. */
-static ptrdiff_t deflate_read_symbols(deflate_input *in, const deflate_code *literals, const deflate_code *distances,
+static ptrdiff_t deflate_read_symbols(deflate_input *input, const deflate_code *literals, const deflate_code *distances,
                                       uint8_t *out, size_t at, size_t capacity, lz_match *found, size_t *count) {
+    /* Copies, as the compiler cannot know that the bytes written are not those of `input`. */
+    deflate_input here = *input, *in = &here;
+    lz_match *row = found + *count;
     for (;;) {
         deflate_refill(in);
         int symbol = deflate_symbol(literals, in);
@@ -181,38 +197,35 @@ static ptrdiff_t deflate_read_symbols(deflate_input *in, const deflate_code *lit
             continue;
         }
         if (symbol == DEFLATE_END_OF_BLOCK)
-            return (ptrdiff_t)at;
-        unsigned code = (unsigned)symbol - 257, extra = code < 8 || code >= 28 ? 0 : (code >> 2) - 1;
-        if (code > 28 || extra > in->count)
+            break;
+        unsigned code = (unsigned)symbol - 257;
+        if (code > 28 || DEFLATE_LENGTH_BITS[code] > in->count)
             return LZ_MALFORMED;
-        size_t length = code == 28 ? 258 : code < 8 ? code + 3 : ((4 + (code & 3)) << extra) + 3;
-        length += deflate_bits(in, extra);
-        deflate_refill(in);
+        size_t length = DEFLATE_LEAST_LENGTHS[code] + deflate_bits(in, DEFLATE_LENGTH_BITS[code]);
+        if (in->count < DEFLATE_DISTANCE_CODE_BITS)
+            deflate_refill(in);
         symbol = deflate_symbol(distances, in);
-        if (symbol < 0 || symbol > 29)
+        if (symbol < 0 || symbol > 29 || DEFLATE_DISTANCE_BITS[symbol] > in->count)
             return LZ_MALFORMED;
-        code = (unsigned)symbol;
-        extra = code < 4 ? 0 : (code >> 1) - 1;
-        if (extra > in->count)
-            return LZ_MALFORMED;
-        size_t distance = code < 4 ? code + 1 : ((size_t)(2 + (code & 1)) << extra) + 1;
-        distance += deflate_bits(in, extra);
+        size_t distance = DEFLATE_LEAST_DISTANCES[symbol] + deflate_bits(in, DEFLATE_DISTANCE_BITS[symbol]);
         if (distance > at)
             return LZ_MALFORMED;
         if (length > capacity - at)
             return LZ_OUT_IS_FULL;
         lz_copy_match(out, at, distance, length);
-        lz_match *last = found + *count - 1;
-        if (*count > 0 && last->distance == distance && last->at + last->length == at) {
-            last->length += (uint32_t)length;
+        if (row > found && (row[-1].distance == distance) & (row[-1].at + row[-1].length == at)) {
+            row[-1].length += (uint32_t)length;
         } else {
-            lz_match *row = found + (*count)++;
             row->at = (uint32_t)at;
             row->length = (uint32_t)length;
             row->distance = (uint32_t)distance;
+            row++;
         }
         at += length;
     }
+    *input = here;
+    *count = (size_t)(row - found);
+    return (ptrdiff_t)at;
 }
 
 /* Decompress a gzip member; return the size of its content. `found` has room for a third of `capacity`. The CRC is not

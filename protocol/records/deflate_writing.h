@@ -45,24 +45,20 @@ static inline unsigned highest_bit(uint32_t value) {
     return 31 - (unsigned)__builtin_clz(value);
 }
 
+/* Return the code of a length, after 257, and the number of the bits that follow it. No branch depends on the length,
+   since it cannot be predicted. */
 static inline unsigned deflate_length_code(uint32_t length, unsigned *extra) {
     uint32_t rest = length - DEFLATE_LEAST_MATCH;
-    *extra = 0;
-    if (rest < 8 || length == DEFLATE_LONGEST_MATCH)
-        return rest < 8 ? rest : 28;
-    unsigned high = highest_bit(rest);
-    *extra = high - 2;
-    return 4 * (high - 1) + (rest >> (high - 2) & 3);
+    unsigned bits = highest_bit(rest | 4) - 2, is_longest = length == DEFLATE_LONGEST_MATCH;
+    *extra = is_longest ? 0 : bits;
+    return is_longest ? 28 : 4 * bits + (rest >> bits);
 }
 
 static inline unsigned deflate_distance_code(uint32_t distance, unsigned *extra) {
     uint32_t rest = distance - 1;
-    *extra = 0;
-    if (rest < 4)
-        return rest;
-    unsigned high = highest_bit(rest);
-    *extra = high - 1;
-    return 2 * high + (rest >> (high - 1) & 1);
+    unsigned bits = highest_bit(rest | 2) - 1;
+    *extra = bits;
+    return 2 * bits + (rest >> bits);
 }
 
 /* Replace `count` ascending weights by the lengths of a minimum-redundancy code, the longest first (Moffat and
@@ -290,9 +286,11 @@ static uint64_t deflate_size_in_bits(const deflate_writing_code *literals, const
     return bits;
 }
 
-static void deflate_put_symbols(deflate_output *out, const lz_moved *moved, size_t next, size_t next_end, uint32_t at,
-                                uint32_t end, const deflate_writing_code *literals,
+static void deflate_put_symbols(deflate_output *output, const lz_moved *moved, size_t next, size_t next_end,
+                                uint32_t at, uint32_t end, const deflate_writing_code *literals,
                                 const deflate_writing_code *distances) {
+    /* A copy, as the compiler cannot know that the bytes written are not those of `output`. */
+    deflate_output here = *output, *out = &here;
     for (;; next++) {
         const lz_match *match = moved->rows + next;
         uint32_t literals_end = next < next_end ? match->at : end;
@@ -323,6 +321,7 @@ static void deflate_put_symbols(deflate_output *out, const lz_moved *moved, size
         at += match->length;
     }
     deflate_put(out, literals->codes[DEFLATE_END_OF_BLOCK], literals->lengths[DEFLATE_END_OF_BLOCK]);
+    *output = here;
 }
 
 static void deflate_put_stored(deflate_output *out, const uint8_t *bytes, uint32_t size, unsigned is_last) {

@@ -47,11 +47,11 @@ static inline void lz_copy_match(uint8_t *out, size_t at, size_t distance, size_
     uint8_t *to = out + at, *end = to + length;
     const uint8_t *from = to - distance;
     if (distance >= 16) {
-        do {
+        /* Nearly always enough, without a branch for each length. */
+        memcpy(to, from, 16);
+        memcpy(to + 16, from + 16, 16);
+        for (to += 32, from += 32; to < end; to += 16, from += 16)
             memcpy(to, from, 16);
-            to += 16;
-            from += 16;
-        } while (to < end);
     } else if (distance == 1) {
         memset(to, *from, length);
     } else {
@@ -137,20 +137,24 @@ static inline void lz_add(lz_moved *moved, uint32_t at, uint32_t length, uint32_
         lz_note(moved, at, length, distance);
 }
 
-/* Return the number of equal bytes at `at` and `distance` before, up to `end`. */
+/* Return the number of equal bytes at `at` and `distance` before, up to `end`; may read LZ_SLACK bytes behind it. */
 static inline uint32_t lz_equal_bytes(const uint8_t *bytes, uint32_t at, uint32_t end, uint32_t distance) {
     uint32_t start = at;
-    while (end - at >= 8) {
+    while (at < end) {
         uint64_t here, there;
         memcpy(&here, bytes + at, 8);
         memcpy(&there, bytes + at - distance, 8);
-        if (here != there)
+        if (here != there) {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+            at += (uint32_t)__builtin_ctzll(here ^ there) >> 3;
+#else
+            at += (uint32_t)__builtin_clzll(here ^ there) >> 3;
+#endif
             break;
+        }
         at += 8;
     }
-    while (at < end && bytes[at] == bytes[at - distance])
-        at++;
-    return at - start;
+    return (at < end ? at : end) - start;
 }
 
 /* Find matches in a header from `start` to `end`: the last match may go on, and headers resemble each other. What is
@@ -179,48 +183,91 @@ static inline void lz_add_header(lz_moved *moved, uint32_t start, uint32_t end, 
     }
 }
 
+/* Add the parts of a match that its spans allow. `at` and `end` are old positions in the span of this `number`. */
+static void lz_move_parts(lz_moved *moved, uint32_t at, uint32_t end, uint32_t distance, const lz_span *spans,
+                          size_t number, const uint32_t *span_at) {
+    const lz_span *span = spans + number;
+    uint32_t source = at - distance;
+    const lz_span *holder = distance <= at - span->from ? span : spans + span_at[source >> LZ_SPAN_SHIFT];
+    while (at < end) {
+        while (holder->from + holder->size <= source)
+            holder++;
+        if (source < holder->from) {
+            uint32_t skipped = holder->from - source;
+            at += skipped;
+            source += skipped;
+            continue;
+        }
+        uint32_t piece = holder->from + holder->size - source;
+        piece = piece < end - at ? piece : end - at;
+        uint32_t to = span->to + (at - span->from), to_source = holder->to + (source - holder->from);
+        lz_add(moved, to, piece, to - to_source, at == span->from || source == holder->from);
+        at += piece;
+        source += piece;
+    }
+}
+
+/* Move matches as long as they are plain: in this one span, from one span, and far from the ends of blocks and spans.
+   Nearly all are. Which span a match copies from cannot be predicted, and a mispredicted branch costs as much as all
+   else, so there is only one branch for all conditions. Returns the first match that is left. */
+static const lz_match *lz_move_plain(lz_moved *moved, const lz_match *found, const lz_match *found_end,
+                                     const lz_span *spans, size_t number, const uint32_t *span_at) {
+    const lz_span *span = spans + number;
+    uint32_t from = span->from, end = from + span->size, shift = span->to - from, done = moved->end;
+    uint32_t block = moved->block, most_distance = moved->most_distance, least_length = moved->least_length;
+    uint32_t most_end = moved->start_end < moved->match_end ? moved->start_end : moved->match_end;
+    uint32_t last_distance = moved->count > 0 ? moved->rows[moved->count - 1].distance : 0;
+    lz_match *row = moved->rows + moved->count, *rows_end = moved->rows + moved->capacity;
+    /* No span behind this one may be looked up: behind the last one there is none. */
+    for (; found < found_end && found->at < end && row < rows_end; found++) {
+        uint32_t at = found->at, length = found->length, source = at - found->distance;
+        size_t place = span_at[source >> LZ_SPAN_SHIFT];
+        const lz_span *holder = spans + (found->distance < at - from ? number : place);
+        while (holder->from + holder->size <= source)
+            holder++;
+        uint32_t to = at + shift, source_at = source - holder->from, to_source = source_at + holder->to;
+        uint32_t distance = to - to_source;
+        int is_plain = (at > from) & (at + length <= end) & (source > holder->from) &
+                       (source_at + length <= holder->size) & (to >= done) & (to + length <= most_end) &
+                       (to_source >= block) & (length >= least_length) & (distance <= most_distance) &
+                       !((to == done) & (distance == last_distance));
+        if (!is_plain)
+            break;
+        row->at = to;
+        row->length = length;
+        row->distance = last_distance = distance;
+        row++;
+        done = to + length;
+    }
+    moved->count = (size_t)(row - moved->rows);
+    moved->end = done;
+    return found;
+}
+
 /* Move the `count` matches that were found before a conversion to the `span_count` spans after it. `span_at` has the
    number of the first span that ends behind each multiple of 1 << LZ_SPAN_SHIFT of the old positions. */
 static void lz_move(lz_moved *moved, const lz_match *found, size_t count, const lz_span *spans, size_t span_count,
                     const uint32_t *span_at) {
-    size_t next = 0;
+    const lz_match *found_end = found + count;
     uint32_t written = 0;
     for (size_t number = 0; number < span_count; number++) {
         const lz_span *span = spans + number;
         uint32_t span_end = span->from + span->size;
         lz_add_header(moved, written, span->to, span->to + span->size, span->resembles);
         written = span->to + span->size;
-        while (next < count && found[next].at + found[next].length <= span->from)
-            next++;
-        for (; next < count && found[next].at < span_end; next++) {
-            const lz_match *match = found + next;
-            uint32_t match_end = match->at + match->length;
-            uint32_t at = match->at > span->from ? match->at : span->from;
+        while (found < found_end && found->at + found->length <= span->from)
+            found++;
+        while (found < found_end && found->at < span_end) {
+            found = lz_move_plain(moved, found, found_end, spans, number, span_at);
+            if (found == found_end || found->at >= span_end)
+                break;
+            uint32_t match_end = found->at + found->length;
+            uint32_t at = found->at > span->from ? found->at : span->from;
             uint32_t end = match_end < span_end ? match_end : span_end;
-            uint32_t source = at - match->distance;
-            if (match->distance <= at - span->from) {
-                lz_add(moved, span->to + (at - span->from), end - at, match->distance, at == span->from);
-            } else {
-                const lz_span *holder = spans + span_at[source >> LZ_SPAN_SHIFT];
-                while (at < end) {
-                    while (holder->from + holder->size <= source)
-                        holder++;
-                    if (source < holder->from) {
-                        uint32_t skipped = holder->from - source;
-                        at += skipped;
-                        source += skipped;
-                        continue;
-                    }
-                    uint32_t piece = holder->from + holder->size - source;
-                    piece = piece < end - at ? piece : end - at;
-                    uint32_t to = span->to + (at - span->from), to_source = holder->to + (source - holder->from);
-                    lz_add(moved, to, piece, to - to_source, at == span->from || source == holder->from);
-                    at += piece;
-                    source += piece;
-                }
-            }
+            lz_move_parts(moved, at, end, found->distance, spans, number, span_at);
             if (match_end > span_end)
                 break;
+            found++;
         }
     }
     if (written < moved->size)

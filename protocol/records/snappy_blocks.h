@@ -110,6 +110,13 @@ static inline size_t snappy_bound(size_t size) {
 static inline uint8_t *snappy_put_literals(uint8_t *to, const uint8_t *bytes, uint32_t from, uint32_t end,
                                            uint32_t size) {
     uint32_t literals = end - from;
+    if (literals <= 32 && size - from >= 32) {
+        /* Also for no literals: whether there are some cannot be predicted. */
+        *to = (uint8_t)((literals - 1) << 2);
+        to += literals > 0;
+        memcpy(to, bytes + from, 32);
+        return to + literals;
+    }
     if (literals == 0)
         return to;
     if (literals <= 60) {
@@ -122,7 +129,7 @@ static inline uint8_t *snappy_put_literals(uint8_t *to, const uint8_t *bytes, ui
         *to++ = (uint8_t)(literals - 1);
         *to++ = (uint8_t)((literals - 1) >> 8);
     }
-    lz_copy_literals(to, bytes + from, literals, bytes + size);
+    memcpy(to, bytes + from, literals);
     return to + literals;
 }
 
@@ -134,15 +141,14 @@ static inline uint8_t *snappy_put_match(uint8_t *to, uint32_t length, uint32_t d
         *to++ = (uint8_t)(distance >> 8);
         length -= piece;
     }
-    if (length < 12 && distance < 2048) {
-        *to++ = (uint8_t)(1 | (length - 4) << 2 | distance >> 8 << 5);
-        *to++ = (uint8_t)distance;
-        return to;
-    }
-    *to++ = (uint8_t)(2 | (length - 1) << 2);
-    *to++ = (uint8_t)distance;
-    *to++ = (uint8_t)(distance >> 8);
-    return to;
+    /* Two bytes or three, which cannot be predicted. */
+    uint32_t is_short = (length < 12) & (distance < 2048);
+    uint32_t as_short = 1 | (length - 4) << 2 | distance >> 8 << 5 | (distance & 0xFF) << 8;
+    uint32_t bits = is_short ? as_short : (2 | (length - 1) << 2 | distance << 8);
+    to[0] = (uint8_t)bits;
+    to[1] = (uint8_t)(bits >> 8);
+    to[2] = (uint8_t)(bits >> 16);
+    return to + 3 - is_short;
 }
 
 /* Write framed blocks with snappy_bound(moved->size) bytes of room; return their size. */
