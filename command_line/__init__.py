@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if named is not None and named == words[0] and (near := _near(named)):
             print(f"gregor: there is no command {named!r}; did you mean {near}?", file=sys.stderr)  # noqa: T201
             return MISUSED
-        with lean_imports():
+        with lean_imports(f"options-{named}" if len(commands) == 1 else "options"):
             parser = build_parser(commands)
         options = parser.parse_args(words)
         status: int = options.run(options)

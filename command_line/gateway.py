@@ -37,7 +37,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(options: argparse.Namespace) -> int:
     """Serve until told to stop; 1 with one line on standard error if the settings are wrong."""
-    with lean_imports():
+    with lean_imports("gateway"):
         from ..broker.config import BrokerConfig, ConfigError
         from ..gateway.serve import serve
 

@@ -12,6 +12,8 @@ from threading import RLock
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from .generated_code import kept_bytecode
+
 if TYPE_CHECKING:
     from importlib.abc import Loader
 
@@ -100,8 +102,10 @@ class DeferringFinder:
 
 
 @contextmanager
-def lean_imports() -> Iterator[None]:
+def lean_imports(imports: str) -> Iterator[None]:
     """Import without garbage collections, without the modules `DEFERRED` and without processes of other programs.
+
+    The bytecode of methods that the imported modules generate is kept under the name ``imports``.
 
     The collections would take a tenth of a start and find nothing; the objects that exist at the end, which modules
     keep, are never looked at again.
@@ -110,7 +114,7 @@ def lean_imports() -> Iterator[None]:
     finder = DeferringFinder(DEFERRED)
     sys.meta_path.insert(0, finder)
     try:
-        with _thread_library_known():
+        with _thread_library_known(), kept_bytecode(imports):
             yield
     finally:
         sys.meta_path.remove(finder)

@@ -94,7 +94,7 @@ def _add_options_of_tests(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until told to stop; 1 with one line on standard error if the settings are wrong."""
-    with lean_imports():
+    with lean_imports("serve"):
         from ..broker.app.announcement import Announcement
         from ..broker.app.serve import serve
         from ..broker.config import BrokerConfig, ConfigError

@@ -1,0 +1,154 @@
+"""Bytecode of generated methods, kept from one start of the program to the next.
+
+Python keeps the bytecode of modules in `__pycache__`, but not that of the methods which dataclasses, attrs and named
+tuples generate as text: parsing and compiling these texts would be a quarter of a start. A file beside the bytecode of
+this module keeps them under their texts, so that a changed class finds no outdated bytecode.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import marshal
+import os
+import sys
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib.machinery import PathFinder
+from types import CodeType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader
+
+GENERATORS: tuple[ModuleType, ...] = (collections, dataclasses, typing)
+"""Modules of Python that compile texts which they generate: methods, and annotations of named tuples."""
+
+GENERATOR_OF_ATTRS = "attr._make"
+"""The module of attrs that does so, for the classes of trio. It compiles texts while it is imported."""
+
+CodeKey = tuple[str, str, str]
+"""The text, the name of its file and its mode (exec or eval): all that its bytecode depends on."""
+
+
+class KeptCode:
+    """A replacement of `compile`, `exec` and `eval` that looks for each text in a dictionary first."""
+
+    def __init__(self, kept: Mapping[CodeKey, CodeType]) -> None:
+        self.kept = kept
+        self.used: dict[CodeKey, CodeType] = {}
+        self.compiled_count = 0
+
+    def compile(self, source: Any, filename: str, mode: str) -> CodeType:
+        """Return the bytecode of a text. Raises SyntaxError."""
+        key = (source, filename, mode)
+        code = self.used.get(key) or self.kept.get(key)
+        if code is None:
+            code = compile(source, filename, mode, dont_inherit=True)
+            self.compiled_count += 1
+        self.used[key] = code
+        return code
+
+    def exec(self, source: str | CodeType, globals_: dict[str, Any], locals_: Any = None) -> None:
+        """Run a text or bytecode. Raises what it raises, and SyntaxError."""
+        code = self.compile(source, "<string>", "exec") if isinstance(source, str) else source
+        exec(code, globals_, locals_)  # noqa: S102 (as its callers do)
+
+    def eval(self, source: str | CodeType, globals_: dict[str, Any], locals_: Any = None) -> Any:
+        """Return the value of an expression. Raises what it raises, and SyntaxError."""
+        code = self.compile(source, "<string>", "eval") if isinstance(source, str) else source
+        return eval(code, globals_, locals_)  # noqa: S307 (as its callers do)
+
+    def offer_to(self, module: ModuleType) -> None:
+        """Let a module find these functions before Python's, as names of its own."""
+        vars(module).update(compile=self.compile, exec=self.exec, eval=self.eval)
+
+
+class OfferingFinder:
+    """A finder on `sys.meta_path` and a loader that offer kept bytecode to one module before the module runs."""
+
+    def __init__(self, name: str, code: KeptCode) -> None:
+        self.name = name
+        self.code = code
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
+        """Return the spec of that module, None for any other module."""
+        if name != self.name:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            self.loader: Loader = spec.loader
+            spec.loader = self  # type: ignore[assignment]
+        return spec
+
+    def create_module(self, spec: Any) -> ModuleType | None:
+        """Return the module that the module's own loader creates; None: Python's usual one."""
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the module with its own loader. Raises what the module raises."""
+        module.__loader__ = self.loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self.loader
+        self.code.offer_to(module)
+        self.loader.exec_module(module)
+
+
+@contextmanager
+def kept_bytecode(imports: str) -> Iterator[None]:
+    """Keep the bytecode of methods that modules generate while they are imported, in a file named after these imports.
+
+    The file holds what the last imports used. Where it cannot be written, all texts are compiled at each start; a
+    damaged file is replaced.
+    """
+    path = _path(imports)
+    code = KeptCode(_read(path))
+    finder = OfferingFinder(GENERATOR_OF_ATTRS, code)
+    sys.meta_path.insert(0, finder)
+    for module in _generators():
+        code.offer_to(module)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        for module in _generators():
+            for name in ("compile", "exec", "eval"):
+                vars(module).pop(name, None)
+    if code.compiled_count and path is not None and not sys.dont_write_bytecode:
+        _write(path, code.used)
+
+
+def _generators() -> Iterator[ModuleType]:
+    yield from GENERATORS
+    if (attrs := sys.modules.get(GENERATOR_OF_ATTRS)) is not None:
+        yield attrs
+
+
+def _path(imports: str) -> str | None:
+    """Return the path of a file beside this module's bytecode; None if Python keeps no bytecode of this module."""
+    bytecode = None if __spec__ is None else __spec__.cached
+    return None if bytecode is None else f"{bytecode.removesuffix('.pyc')}.{imports}"
+
+
+def _read(path: str | None) -> Mapping[CodeKey, CodeType]:
+    with suppress(OSError, EOFError, ValueError, TypeError):
+        if path is not None:
+            with open(path, "rb") as file:
+                kept = marshal.loads(file.read())  # noqa: S302 (trusted as much as the bytecode beside it)
+            if isinstance(kept, dict):
+                return kept
+    return {}
+
+
+def _write(path: str, used: dict[CodeKey, CodeType]) -> None:
+    unfinished = f"{path}.{os.getpid()}"
+    with suppress(OSError):
+        try:
+            with open(unfinished, "xb") as file:
+                file.write(marshal.dumps(used))
+            os.replace(unfinished, path)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(unfinished)
+            raise
