@@ -50,7 +50,7 @@ class Gateway:
         self.config = config
         check_settings(config)
         clock = clock or SystemClock()
-        self._readiness = Readiness()
+        self._readiness = Readiness(config.gregor_network_busy_poll_max_us)
         self._addresses = addresses_of(config)
         self.upstream = Upstream(config, self._readiness)
         self.sessions = Sessions(
@@ -88,6 +88,7 @@ class Gateway:
             options=socket_options(self.config),
             drain_s=self.config.gregor_shutdown_timeout_ms / 1000,
             guards=self._open_guards(),
+            readiness=self._readiness,
         )
         self.listening = server.bound
         pages = self._open_pages(server)

@@ -113,6 +113,12 @@ class GregorKeys:
     gregor_metrics_listener = optional_string(
         "Address for Prometheus and probes, as http://host:port; it has /metrics, /healthz and /readyz.",
     )
+    gregor_network_busy_poll_max_us = integer(
+        50,
+        "Longest time in microseconds that the broker looks for the next request before it sleeps, which it does only "
+        "while requests come that fast, and never with fewer than two processors; 0: it always sleeps at once.",
+        least=0,
+    )
     gregor_retention_by = string(
         "timestamp",
         "Time from which retention.ms counts: the timestamps of records, as in Kafka, or their receipt by the broker, "

@@ -94,6 +94,10 @@ class BulkLane:
         """The converted bytes of all answers whose clients do not read."""
         return self._held_bytes
 
+    def is_busy(self) -> bool:
+        """Return whether a thread sends an answer."""
+        return self._thread_count > self._idle_count
+
     def close(self) -> None:
         """End the threads when the answers that they have are sent; do not wait for them."""
         with self._changed:

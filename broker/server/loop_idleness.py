@@ -45,6 +45,11 @@ class LoopIdleness(trio.abc.Instrument):
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         self._scheduled.discard(task)
 
+    @property
+    def is_suspended(self) -> bool:
+        """Whether the next waits are trio's: no task is noted, and `idle_s` returns 0 for many passes."""
+        return self._runner is None or self._passes_left > SETTLING_PASSES
+
     def idle_s(self) -> float:
         """Return for how long, in seconds, the running task may wait for `descriptor` and its own ones; 0: not now.
 
@@ -56,6 +61,10 @@ class LoopIdleness(trio.abc.Instrument):
                 trio.lowlevel.add_instrument(self)
             return 0.0
         if self._runner is None:
+            return 0.0
+        if self._runner.waiting_for_idle:
+            # A task of a test waits until all tasks are blocked, which trio notices only in its own wait.
+            self._suspend()
             return 0.0
         deadline: float = self._runner.deadlines.next_deadline()
         idle_s = 0.0 if self._scheduled else min(deadline - trio.current_time(), LONGEST_WAIT_S)
@@ -71,10 +80,13 @@ class LoopIdleness(trio.abc.Instrument):
         """Note that other tasks or descriptors have kept the caller from waiting."""
         self._interruptions += 1
         if self._interruptions >= MOST_INTERRUPTIONS:
-            self._interruptions = 0
-            self._passes_left = SUSPENDED_PASSES + SETTLING_PASSES
-            trio.lowlevel.remove_instrument(self)
-            self._scheduled.clear()
+            self._suspend()
+
+    def _suspend(self) -> None:
+        self._interruptions = 0
+        self._passes_left = SUSPENDED_PASSES + SETTLING_PASSES
+        trio.lowlevel.remove_instrument(self)
+        self._scheduled.clear()
 
     def close(self) -> None:
         """Remove the instrument if it is in place."""
@@ -90,7 +102,8 @@ def _runner() -> Any:
     from trio._core import _run
 
     runner = _run.GLOBAL_RUN_CONTEXT.runner
-    has_parts = hasattr(getattr(runner, "io_manager", None), "_epoll") and hasattr(runner, "deadlines")
+    has_parts = hasattr(getattr(runner, "io_manager", None), "_epoll")
+    has_parts = has_parts and hasattr(runner, "deadlines") and hasattr(runner, "waiting_for_idle")
     if not has_parts or getattr(runner, "is_guest", True):
         return None
     return runner if isinstance(runner.clock, _run.SystemClock) else None

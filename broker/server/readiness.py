@@ -12,22 +12,37 @@ from collections.abc import Callable
 
 import trio
 
+from .bulk_lane import BulkLane
+from .busy_polling import BusyPolling, Events, never
 from .loop_idleness import LoopIdleness
 
 INPUT = select.EPOLLIN
 HANGUP = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 EVENTS = INPUT | select.EPOLLRDHUP | select.EPOLLET
+MOST_EVENTS = 64
+"""The events of a round; the kernel gives further ones to the next round, in turn."""
 
 Ready = Callable[[int], bool]
 """Called with the events; returns whether there may be more input, so that the next round calls it again."""
 
 
 class Readiness:
-    """A set of the sockets of one server. Call `watch` before the first read, `forget` before closing."""
+    """A set of the sockets of one server. Call `watch` before the first read, `forget` before closing.
 
-    def __init__(self) -> None:
+    While no other task can run, the task of `run` waits for its sockets and for trio's at once, in a system call of its
+    own: trio's epoll set is then in this one. While such waits are suspended, trio waits, and this set is in trio's.
+    Neither set may contain the other at the same time.
+    """
+
+    def __init__(self, busy_poll_max_us: int = 0, lane: BulkLane | None = None) -> None:
+        """Start without sockets; no wait polls longer than this number of microseconds, or while ``lane`` is busy."""
         self._epoll = select.epoll()
         self._callbacks: dict[int, Ready] = {}
+        self._polling = BusyPolling(busy_poll_max_us, has_other_work=never if lane is None else lane.is_busy)
+        self._has_others = False
+        """Whether trio's epoll set is in this one."""
+        self._are_others_ready = False
+        """Whether trio's epoll set has become readable in the present round."""
 
     def watch(self, descriptor: int, callback: Ready) -> None:
         """Call ``callback`` whenever input arrives or the peer disconnects; present input counts as arriving."""
@@ -46,43 +61,68 @@ class Readiness:
         """Serve until cancelled."""
         idleness = LoopIdleness()
         try:
-            with select.epoll() as everything:
-                if idleness.descriptor is not None:
-                    # trio's epoll set will contain `_epoll`, so `_epoll` cannot contain trio's: a third one has both.
-                    everything.register(self._epoll, select.EPOLLIN)
-                    everything.register(idleness.descriptor, select.EPOLLIN)
-                await self._run(idleness, everything)
+            await self._run(idleness)
         finally:
             idleness.close()
             self._epoll.close()
 
-    async def _run(self, idleness: LoopIdleness, everything: select.epoll) -> None:
-        own = self._epoll.fileno()
+    async def _run(self, idleness: LoopIdleness) -> None:
+        poll, own = self._epoll.poll, self._epoll.fileno()
+        others = idleness.descriptor
         unfinished: list[int] = []
-        events: list[tuple[int, int]] = []
+        events: Events = []
         while True:
             idle_s = idleness.idle_s()
-            # While no other task can run, this task waits without a pass of trio's loop.
-            ready = everything.poll(0 if unfinished else idle_s) if idle_s > 0 else []
-            if len(ready) == 1 and ready[0][0] == own:
-                idleness.uninterrupted()
-                events = self._epoll.poll(0)
-            elif idle_s > 0 and unfinished and not ready:
-                events = []
+            if idle_s > 0 and others is not None:
+                # While no other task can run, this task waits without a pass of trio's loop.
+                if not self._has_others:
+                    self._take_in(others)
+                events = poll(0, MOST_EVENTS) if unfinished else self._polling.wait(self._epoll, idle_s, MOST_EVENTS)
+                must_wait = not events and not unfinished
+            elif self._has_others and not idleness.is_suspended:
+                # The other tasks' turn.
+                await trio.lowlevel.checkpoint()
+                events = poll(0, MOST_EVENTS)
+                must_wait = False
             else:
-                if ready:
-                    idleness.interrupted()
                 # If only one socket was ready, another one seldom is now.
-                events = self._epoll.poll(0) if unfinished or len(events) > 1 else []
-                if events or unfinished:
+                events = poll(0, MOST_EVENTS) if unfinished or len(events) > 1 else []
+                must_wait = not events and not unfinished
+                if not must_wait:
                     await trio.lowlevel.checkpoint()
-                else:
-                    # No socket is ready: this wait also gives other tasks their turn.
-                    await trio.lowlevel.wait_readable(own)
-                    events = self._epoll.poll(0)
+            if must_wait:
+                # No socket is ready: this wait also gives other tasks their turn.
+                if self._has_others and others is not None:
+                    self._give_back(others)
+                await trio.lowlevel.wait_readable(own)
+                events = poll(0, MOST_EVENTS)
             unfinished = self._call(events, unfinished)
+            if self._are_others_ready:
+                self._are_others_ready = False
+                idleness.interrupted()
+                await trio.lowlevel.checkpoint()
+            elif events:
+                idleness.uninterrupted()
 
-    def _call(self, events: list[tuple[int, int]], unfinished: list[int]) -> list[int]:
+    def _take_in(self, others: int) -> None:
+        """Put trio's epoll set ``others`` into this one, which must not be in trio's then."""
+        trio.lowlevel.notify_closing(self._epoll)
+        self._epoll.register(others, select.EPOLLIN)
+        self._callbacks[others] = self._note_others
+        self._has_others = True
+
+    def _give_back(self, others: int) -> None:
+        """Take trio's epoll set out of this one."""
+        self._epoll.unregister(others)
+        del self._callbacks[others]
+        self._has_others = False
+
+    def _note_others(self, _: int) -> bool:
+        """Note that descriptors of other tasks are ready, whose turn comes when all ready sockets were called."""
+        self._are_others_ready = True
+        return False
+
+    def _call(self, events: Events, unfinished: list[int]) -> list[int]:
         """Call each ready descriptor's callback once; return those to be called again."""
         if unfinished:
             ready = dict.fromkeys(unfinished, INPUT)

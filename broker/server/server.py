@@ -52,6 +52,7 @@ class ConnectionLimits(Protocol):
     connections_max_idle_ms: int
     gregor_max_unauthenticated_connections: int
     gregor_unauthenticated_buffer_bytes: int
+    gregor_network_busy_poll_max_us: int
 
     def listener_limit(self, name: str, listener: str) -> int:
         """Return the limit of one listener alone."""
@@ -84,13 +85,14 @@ class Server:
         protected: str | None = None,
         times: RequestTimes | None = None,
         lane: BulkLane | None = None,
+        readiness: Readiness | None = None,
     ) -> None:
         """Open the listeners; ``drain_s`` limits the time of requests in flight after the broker starts to stop.
 
         ``guards`` are the secured listeners, by name; any other is PLAINTEXT. ``protected`` is the listener of the
         other brokers: clients of other listeners never take its slots (KIP-402). With ``times`` all requests are timed.
-        With a ``lane``, which is closed with the server, its threads send large answers.
-        Raises ListenerError.
+        With a ``lane``, which is closed with the server, its threads send large answers. The caller runs
+        ``readiness``, which other sockets share; without it the server has and runs its own. Raises ListenerError.
         """
         self._responder = responder
         self._census = census
@@ -101,7 +103,8 @@ class Server:
         self._throttled_count = 0
         self._local_send_buffer_bytes = options.local_send_buffer_bytes
         self._drain_s = drain_s
-        self.readiness = Readiness()
+        self._runs_readiness = readiness is None
+        self.readiness = readiness or Readiness(limits.gregor_network_busy_poll_max_us, lane)
         """The watcher of all sockets, until the server has stopped."""
         self._guards = guards or {}
         self._connections: set[Connection] = set()
@@ -148,7 +151,8 @@ class Server:
         """Serve until ``stop`` is set, then finish the requests in flight, for a limited time."""
         try:
             async with trio.open_nursery() as watching:
-                watching.start_soon(self.readiness.run)
+                if self._runs_readiness:
+                    watching.start_soon(self.readiness.run)
                 async with trio.open_nursery() as serving:
                     await self._accept_until(stop, serving)
                     self.close()

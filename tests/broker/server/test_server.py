@@ -44,6 +44,7 @@ class Limits:
     connections_max_idle_ms: int = 600_000
     gregor_max_unauthenticated_connections: int = MANY
     gregor_unauthenticated_buffer_bytes: int = MANY
+    gregor_network_busy_poll_max_us: int = 0
     of_listeners: dict[str, int] = field(default_factory=dict)
 
     def listener_limit(self, name: str, listener: str) -> int:
