@@ -11,7 +11,7 @@ POLL_S = 1e-6
 LIMIT_US = 40
 LIMIT_S = LIMIT_US / 1e6
 SOON_S, FAST_S, LATE_S = 5e-6, 6e-5, 1e-3
-"""Times of the next event: within the first window, beyond the largest window but in a short sleep, after a long one."""
+"""Times of the next event: in the first window; beyond the largest window but in a short sleep; after a long sleep."""
 
 
 class Source:
