@@ -36,9 +36,9 @@ def complaint_of(fault: BaseException) -> Complaint | None:
     text = str(fault)
     if found := _OURS.search(text):
         return Complaint(found[1], is_all=True)
+    if "Traceback (most recent call last)" in text and (raised := _PYTHON.findall(text)):
+        return Complaint(str(raised[0]), is_all=False)
     if isinstance(fault, Py4JJavaError):
-        if "Traceback (most recent call last)" in text and (raised := _PYTHON.findall(text)):
-            return Complaint(str(raised[0]), is_all=False)
         text = str(fault.java_exception.toString())
     first = next((line.strip() for line in text.splitlines() if line.strip()), type(fault).__name__)
     return Complaint(_CONDITION.sub("", re.sub(r"^(?:\w+\.)+\w+: ", "", first)), is_all=False)

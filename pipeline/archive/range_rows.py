@@ -84,11 +84,16 @@ class FetchedRange:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield rows of STORED_BATCHES, see RowSource."""
-        for stored, hides in self._pieces():
+        for stored, hides in self._pieces(for_whole_batches=True):
             yield stored_batches(self.covers, stored, hides)
 
-    def _pieces(self) -> Iterator[tuple[memoryview, BatchFilter | None]]:
-        for piece in fetch_pieces(self.fetch_range, self.fetch, fails_on_data_loss=self.fails_on_data_loss):
+    def _pieces(self, *, for_whole_batches: bool = False) -> Iterator[tuple[memoryview, BatchFilter | None]]:
+        for piece in fetch_pieces(
+            self.fetch_range,
+            self.fetch,
+            fails_on_data_loss=self.fails_on_data_loss,
+            for_whole_batches=for_whole_batches,
+        ):
             yield piece.stored, piece.hides_batch
 
 

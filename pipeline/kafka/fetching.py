@@ -17,9 +17,11 @@ from ...client.errors import ConnectionLostError, is_retriable
 from ...protocol.apis import ApiKey
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ...protocol.records import v2
 from ...protocol.records.aborted import AbortedFilter
-from ...protocol.records.batches import BatchView
+from ...protocol.records.batches import BatchView, iter_batches, iter_records
 from ...protocol.records.headers_cy import seek
+from ...protocol.records.record import TimestampType
 from ...protocol.schema import NO_UUID
 from ..columns.column_memory import ColumnMemory
 from ..columns.header_batches import HeaderBatches, raw_batches
@@ -104,7 +106,11 @@ def fetch_rows(fetch_range: FetchRange, fetch: FetchOptions, options: ReadOption
         with_uncompressed_size=options.with_uncompressed_size,
     )
     memory = ColumnMemory()
-    for piece in fetch_pieces(fetch_range, fetch, fails_on_data_loss=options.fails_on_data_loss):
+    takes_batches = options.mode is not Mode.RECORDS
+    pieces = fetch_pieces(
+        fetch_range, fetch, fails_on_data_loss=options.fails_on_data_loss, for_whole_batches=takes_batches
+    )
+    for piece in pieces:
         stored = piece.stored
         if options.mode is Mode.RECORDS:
             wanted = RecordOptions(
@@ -125,26 +131,34 @@ def fetch_rows(fetch_range: FetchRange, fetch: FetchOptions, options: ReadOption
 
 
 def fetch_pieces(
-    fetch_range: FetchRange, fetch: FetchOptions, *, fails_on_data_loss: bool = True
+    fetch_range: FetchRange, fetch: FetchOptions, *, fails_on_data_loss: bool = True, for_whole_batches: bool = False
 ) -> Iterator[FetchedPiece]:
     """Yield the stored batches of one range, in order; the first and the last may hold records outside of it.
 
-    Raises DamagedLogError, DataLossError, PipelineError.
+    With `for_whole_batches` the caller takes each batch whose last record is in the range. A broker that converts old
+    formats makes a batch that begins at any offset which is asked for: then a batch is cut at the end of the range,
+    where the first one of the next range begins. Raises DamagedLogError, DataLossError, PipelineError.
     """
     with reused_view(fetch.settings) as cluster:
-        yield from _Fetcher(cluster, fetch_range, fetch, fails_on_data_loss).pieces()
+        yield from _Fetcher(cluster, fetch_range, fetch, fails_on_data_loss, for_whole_batches).pieces()
 
 
 class _Fetcher:
     """The fetch of one range. Invariant: `_sent_for` is the offset of the request in flight, if there is one."""
 
     def __init__(
-        self, cluster: ClusterView, fetch_range: FetchRange, fetch: FetchOptions, fails_on_data_loss: bool
+        self,
+        cluster: ClusterView,
+        fetch_range: FetchRange,
+        fetch: FetchOptions,
+        fails_on_data_loss: bool,
+        for_whole_batches: bool,
     ) -> None:
         self._cluster = cluster
         self._range = fetch_range
         self._fetch = fetch
         self._fails_on_data_loss = fails_on_data_loss
+        self._for_whole_batches = for_whole_batches
         self._position = fetch_range.first_offset
         self._max_bytes = min(FIRST_FETCH_BYTES, fetch.max_bytes)
         self._wire: Wire | None = None
@@ -170,7 +184,40 @@ class _Fetcher:
             self._max_bytes = min(self._max_bytes * GROWTH, self._fetch.max_bytes)
             if self._position < self._range.end_offset:
                 self._ask_ahead()
-            yield FetchedPiece(stored[:end], next_offset, self._hidden(data))
+            stored = stored[:end]
+            if self._for_whole_batches and next_offset > self._range.end_offset:
+                stored = self._cut(stored)
+            yield FetchedPiece(stored, next_offset, self._hidden(data))
+
+    def _cut(self, stored: memoryview) -> memoryview:
+        """Return batches without the records that a fetch at the end of the range gets in a batch of their own."""
+        end_offset = self._range.end_offset
+        over = next(batch for batch in iter_batches(stored) if batch.last_offset >= end_offset)
+        if over.magic != v2.MAGIC or over.stored_offset >= end_offset or self._first_offset_at(end_offset) < end_offset:
+            return stored
+        is_appended = over.timestamp_type is TimestampType.LOG_APPEND_TIME
+        kept = v2.build_batch(
+            [record for record in iter_records(over) if record.offset < end_offset],
+            base_offset=over.stored_offset,
+            last_offset=end_offset - 1,
+            codec=over.codec,
+            timestamp_type=over.timestamp_type,
+            max_timestamp=over.max_timestamp if is_appended else None,
+        )
+        return memoryview(bytearray(stored[: over.position]) + kept)
+
+    def _first_offset_at(self, offset: int) -> int:
+        """Return the first offset of the batch that a fetch at an offset begins with; `offset` if there is none."""
+        self._position, self._max_bytes = offset, 1
+        while True:
+            try:
+                data = self._ask()
+                self._check(data)
+            except (BrokerError, ConnectionLostError) as failure:
+                self._recover(failure)
+                continue
+            stored = memoryview(data.records or b"")  # type: ignore[arg-type]
+            return next((batch.stored_offset for batch in iter_batches(stored)), offset)
 
     def _ask(self) -> PartitionData:
         """Return the leader's answer at the position. Raises BrokerError, ConnectionLostError."""

@@ -16,7 +16,7 @@ pytest.importorskip("pyarrow", reason="the pipeline needs gregor-broker[spark]")
 pytest.importorskip("pyspark", reason="the pipeline needs gregor-broker[spark]")
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, PySparkRuntimeError
+from pyspark.errors import AnalysisException, PySparkRuntimeError, PythonException
 
 from gregor.command_line import INTERRUPTED, main
 from gregor.command_line.asking import TERMINATED
@@ -80,6 +80,11 @@ def test_errors_of_spark_become_one_line() -> None:
         (java_error(damaged, "x"), "t-0 offset 7: a wrong CRC", True),
         (java_error(chained, "x"), "t-0 offset 7: a wrong CRC", True),
         (java_error(foreign, "x"), "OSError: [Errno 28] No space left on device", False),
+        (
+            PythonException(message=f"thrown by a worker: {foreign}"),
+            "OSError: [Errno 28] No space left on device",
+            False,
+        ),
         (java_error("pages", master), "Could not parse Master URL: 'nowhere'", False),
         (AnalysisException(message="no such column\n at line 5"), "no such column", False),
         (PySparkRuntimeError(message="[JAVA_GATEWAY_EXITED] Java has ended"), "Java has ended", False),
