@@ -35,8 +35,8 @@ from .contract import Api, Handler, RequestContext, Route, VersionRange
 from .deferred_handlers import DeferredFunction
 from .encoded_structs import EncodedStructs
 from .handlers.api_versions import unsupported_version
-from .handlers.produce import refused_append
-from .plain_lane_cy import PlainLane
+from .handlers.produce import refused_append, unreplicated
+from .plain_lane_cy import LateAnswer, PlainLane
 from .services import Services
 from .table import APIS
 
@@ -44,6 +44,7 @@ logger = logging.getLogger(__name__)
 
 CORRELATION_ID = Struct(">i")
 NO_TAGGED_FIELDS = b"\0"
+PRODUCE_BYTES = ApiKey.PRODUCE.to_bytes(2, "big")
 UNANSWERED = (UnanswerableError, ClientGoneError, DecodeError)
 """Exceptions of handlers that close the connection."""
 ERROR_MESSAGE = "error_message"
@@ -104,12 +105,28 @@ class Dispatcher:
         services = self.services
         versions = produce.min_version, produce.max_version
         return PlainLane(
-            services.partitions, services.clock, services.metrics, services.quotas, self._refuse_append, *versions
+            services.partitions,
+            services.clock,
+            services.metrics,
+            services.quotas,
+            self._refuse_append,
+            self._refuse_late,
+            *versions,
         )
 
     def _refuse_append(self, error: Exception, partition: Partition, version: int, correlation_id: int) -> bytes:
         """Return the answer, with its length, to a plain Produce request whose append has failed."""
-        response = refused_append(error, partition, self.services)
+        return self._framed(refused_append(error, partition, self.services), version, correlation_id)
+
+    def _refuse_late(self, late: LateAnswer, code: int) -> bytes:
+        """Return the answer, with its length, to a plain Produce request whose records were not replicated in time."""
+        client, version, correlation_id = late.client, late.version, late.correlation_id
+        api = self._apis[ApiKey.PRODUCE]
+        context = RequestContext(self.services, client, api, version, self, correlation_id, client.client_id)
+        return self._framed(unreplicated(late.partition, late.result, code, context), version, correlation_id)
+
+    def _framed(self, response: Message, version: int, correlation_id: int) -> bytes:
+        """Return an answer to a Produce request with its length, and count its errors."""
         if self._errors is not None:
             self._errors.add(ApiKey.PRODUCE, response)
         answer = b"".join(cast(list[bytes], _answer(response, self._apis[ApiKey.PRODUCE], version, correlation_id)))
@@ -126,8 +143,13 @@ class Dispatcher:
         Raises UnanswerableError for an unsupported API or version and for a failure without an error field in the
         response, DecodeError for malformed bytes, ClientGoneError; so may a pending outcome and a coroutine.
         """
+        outcome: Outcome[Answer] | None
         if client.lane is not None:
-            outcome: Outcome[Answer] | None = client.lane.answer(frame)
+            outcome = client.lane.answer(frame)
+            if outcome is not None:
+                return outcome
+        elif self.plain_lane is not None and frame[:2] == PRODUCE_BYTES:
+            outcome = self.plain_lane.answer_later(frame, client)
             if outcome is not None:
                 return outcome
         header = parse_header(frame, client.client_id_bytes, client.client_id)

@@ -1,7 +1,8 @@
 """A lane for plain Produce requests: from the bytes in a connection's receive buffer to the bytes of the answers.
 
 A request is plain if it has one partition that this broker leads, one valid v2 batch, which is small if it is
-compressed, no transaction, and acks=1, or acks=all where there are no other replicas. The lane takes the same steps as
+compressed, no transaction, and acks=1 or acks=all. With acks=all and other replicas its answer comes later, and the
+connection gives the request's frame to `PlainLane.answer_later`. The lane takes the same steps as
 `Dispatcher.answer` and `handle_produce` do with such a request, without the objects that only other requests need, and
 leaves every other request, with nothing done, to them. The lane is not used where other parts of the broker read
 declared messages: with an authorizer, quotas or fault rules.
@@ -12,7 +13,8 @@ This is ordinary Python that is also compiled: ``plain_lane_cy.pxd`` has the C t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 try:
     import cython
@@ -33,17 +35,20 @@ if not cython.compiled:
 
 if TYPE_CHECKING:
     from ...storage.clock import Clock
+    from ...storage.log.partition_log import AppendResult
     from ..monitoring.metrics import Metrics
     from ..quotas.enforcement import ClientQuotas
     from ..replicas.partition import Partition
     from ..replicas.partition_registry import PartitionRegistry
     from ..server.client_connection import ClientConnection
+    from ..server.pending import Pending
 
 PRODUCE = ApiKey.PRODUCE
 _PRODUCE_KEY = int(PRODUCE)
 _FIRST_FLEXIBLE_VERSION = 9
 _FIRST_ZSTD_VERSION = FIRST_ZSTD_PRODUCE_VERSION
 _CLIENT_ID_AT = 10
+_LENGTH_BYTES = 4
 ZSTD, LZ4 = Codec.ZSTD, Codec.LZ4
 MOST_ANSWERS = 256
 """Most requests of a connection that are answered before others get their turn."""
@@ -51,6 +56,22 @@ MOST_ANSWERS = 256
 Refuse = Callable[[Exception, "Partition", int, int], bytes]
 """Takes the exception of an append, the partition, the request's version and correlation id; returns the answer with
 its length."""
+
+
+class LateAnswer(NamedTuple):
+    """An answer that waits for replicas, with what an error needs instead."""
+
+    answer: bytes
+    """The answer, with its length, if there is no error."""
+    partition: Partition
+    result: AppendResult
+    version: int
+    correlation_id: int
+    client: ClientConnection
+
+
+RefuseLate = Callable[[LateAnswer, int], bytes]
+"""Takes an answer and the error code in its place; returns the answer with that code, with its length."""
 
 
 class PlainLane:
@@ -63,6 +84,7 @@ class PlainLane:
         metrics: Metrics,
         quotas: ClientQuotas,
         refuse: Refuse,
+        refuse_late: RefuseLate,
         first_version: int,
         last_version: int,
     ) -> None:
@@ -72,6 +94,7 @@ class PlainLane:
         self._errors = metrics.response_errors
         self._quotas = quotas
         self._refuse = refuse
+        self._refuse_late = refuse_late
         self._first_version = first_version
         self._last_version = last_version
         self._request = ReceivedProduce()
@@ -90,6 +113,32 @@ class PlainLane:
             self._answer_all(buffer, buffer.view, buffer.view, client)
         return self._answers
 
+    def answer_later(self, frame: memoryview, client: ClientConnection) -> list[bytes] | Pending[list[bytes]] | None:
+        """Take a plain request with acks=all for a partition with other replicas; return None, with nothing done, for
+        any other request.
+
+        The answer, without its length, is pending until the replicas that are in sync have the records.
+        """
+        if client.client_id_bytes is None or self._quotas.is_active or len(frame) <= _CLIENT_ID_AT:
+            return None
+        # The frame is given once more for its C type.
+        answer = self._answered(frame, frame, 0, len(frame), client, True)
+        if answer is None:
+            return None
+        client.request_counts[PRODUCE, self._version] += 1
+        if isinstance(answer, bytes):
+            return [answer[_LENGTH_BYTES:]]
+        pending: Pending[list[bytes]] = answer
+        return pending
+
+    def _replicated(self, late: LateAnswer, code: int) -> list[bytes]:
+        """Return the answer once the records are replicated, or cannot be: then ``code`` is an error."""
+        if code:
+            return [self._refuse_late(late, code)[_LENGTH_BYTES:]]
+        if self._errors is not None:
+            self._errors.add_success(PRODUCE)
+        return [late.answer[_LENGTH_BYTES:]]
+
     def _answer_all(
         self, buffer: ReceiveBuffer, memory: memoryview, view: memoryview, client: ClientConnection
     ) -> None:
@@ -105,7 +154,7 @@ class PlainLane:
                 break
             if end == 0:
                 break
-            answer = self._answered(memory, view, buffer.consumed + 4, end, client)
+            answer = self._answered(memory, view, buffer.consumed + 4, end, client, False)
             if answer is None:
                 break
             buffer.consume(end)
@@ -122,9 +171,12 @@ class PlainLane:
             client.request_counts[PRODUCE, version] += request_count
 
     def _answered(
-        self, memory: memoryview, view: memoryview, start: int, end: int, client: ClientConnection
-    ) -> bytes | None:
-        """Answer the request from ``start`` to ``end``; return None, with nothing done, if it is not plain."""
+        self, memory: memoryview, view: memoryview, start: int, end: int, client: ClientConnection, waits: bool
+    ) -> Any:
+        """Answer the request from ``start`` to ``end``; return None, with nothing done, if it is not plain.
+
+        With ``waits`` only a request whose answer may wait for replicas is plain; its answer may be pending.
+        """
         data = cython.address(view[0]) if cython.compiled else view
         if end - start <= _CLIENT_ID_AT or int16_at(data, start) != _PRODUCE_KEY:
             return None
@@ -149,7 +201,11 @@ class PlainLane:
         if partition is None or partition.is_internal:
             return None
         # With other replicas, an answer to acks=all comes later.
-        if partition.role is not None and (request.acks != 1 or partition.leadership is None):
+        if waits:
+            leadership = partition.leadership
+            if request.acks == 1 or leadership is None or not leadership.has_enough_in_sync:
+                return None
+        elif partition.role is not None and (request.acks != 1 or partition.leadership is None):
             return None
         records_at = request.records_at
         batch = check_plain_batch(
@@ -166,9 +222,14 @@ class PlainLane:
         except Exception as error:
             return self._refuse(error, partition, version, correlation_id)
         self._metrics.count_plain_produce(partition.topic, batch)
-        if self._errors is not None:
-            self._errors.add_success(PRODUCE)
-        base_offset, _, log_append_time_ms, log_start_offset, _ = result
-        return encode_plain(
+        base_offset, last_offset, log_append_time_ms, log_start_offset, _ = result
+        answer = encode_plain(
             topic, request.partition, base_offset, log_append_time_ms, log_start_offset, version, correlation_id
         )
+        if waits and not partition.is_replicated(last_offset):
+            late = LateAnswer(answer, partition, result, version, correlation_id, client)
+            replicated = partition.replicated(last_offset, request.timeout_ms / 1000)
+            return replicated.map(partial(self._replicated, late))
+        if self._errors is not None:
+            self._errors.add_success(PRODUCE)
+        return answer

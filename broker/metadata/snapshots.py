@@ -37,11 +37,18 @@ class SnapshotFiles:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._found: list[SnapshotId] | None = None
 
     def found(self) -> list[SnapshotId]:
-        """Return the existing snapshots, oldest first."""
-        matches = map(_NAME.fullmatch, os.listdir(self._directory))
-        return sorted(SnapshotId(int(match["offset"]), int(match["epoch"])) for match in matches if match)
+        """Return the existing snapshots, oldest first.
+
+        The directory is read once and after each change made here: several times a second a follower asks for the
+        newest one.
+        """
+        if self._found is None:
+            matches = map(_NAME.fullmatch, os.listdir(self._directory))
+            self._found = sorted(SnapshotId(int(match["offset"]), int(match["epoch"])) for match in matches if match)
+        return self._found
 
     def path(self, snapshot: SnapshotId) -> Path:
         """Return the path of a snapshot's file."""
@@ -63,6 +70,7 @@ class SnapshotFiles:
                 file.write(chunk)
             file.flush()
             os.fsync(file.fileno())
+        self._found = None
         partial.rename(path)
         # Older records are removed once the snapshot's name is on the disk.
         OsFiles().sync_directory(str(self._directory))
@@ -78,11 +86,13 @@ class SnapshotFiles:
                 file.seek(position)
                 return file.read(size_bytes), total_bytes
         except FileNotFoundError:
+            self._found = None
             raise BrokerError(ErrorCode.SNAPSHOT_NOT_FOUND) from None
 
     def keep_only(self, snapshot: SnapshotId) -> None:
         """Remove all snapshots but this one."""
-        for other in self.found():
+        others, self._found = self.found(), None
+        for other in others:
             if other != snapshot:
                 self.path(other).unlink(missing_ok=True)
 

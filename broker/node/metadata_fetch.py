@@ -49,7 +49,7 @@ async def handle_fetch_metadata(request: FetchRequest, context: RequestContext) 
     if not answer.records and answer.error_code == 0 and _follows(answer):
         with trio.move_on_after(max(request.max_wait_ms, 0) / 1000):
             await metadata.wait_for_growth()
-        answer = _answer(wanted, replica_id, metadata, controller)
+            answer = _answer(wanted, replica_id, metadata, controller)
     topic = FetchableTopicResponse(topic=CLUSTER_METADATA, topic_id=METADATA_TOPIC_ID, partitions=[answer])
     return FetchResponse(responses=[topic])
 

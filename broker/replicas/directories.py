@@ -89,8 +89,10 @@ class Directories:
         logger.warning("%d partitions of %s are offline: %s", len(lost), directory.path, told or "none")
 
     async def _probe(self) -> None:
-        """Check periodically whether directories that refuse writes accept them again."""
+        """Check periodically whether directories that refuse writes accept them again, while there are any."""
         while True:
+            if not self._logs.health.unwritable_ids():
+                await self._change.wait()
+                continue
             await trio.sleep(PROBE_S)
-            if self._logs.health.unwritable_ids():
-                await trio.to_thread.run_sync(self._logs.health.probe)
+            await trio.to_thread.run_sync(self._logs.health.probe)

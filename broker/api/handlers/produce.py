@@ -30,6 +30,7 @@ from ....protocol.records.validation import (
     check_produce_version,
     validate,
 )
+from ....storage.log.partition_log import AppendResult
 from ...coordinators.transactions.remote_transactions import ASK_AGAIN
 from ...coordinators.transactions.transaction import ProducerIdentity
 from ...monitoring.metrics import EXPECTED_PRODUCE_ERRORS
@@ -140,6 +141,20 @@ def refused_append(error: Exception, partition: Partition, services: Services) -
     failure = _append_failed(error, partition)
     services.metrics.count_produce_request(partition.topic, failure.error_code)
     return ProduceResponse(responses=[TopicProduceResponse(name=partition.topic, partition_responses=[failure])])
+
+
+def unreplicated(partition: Partition, result: AppendResult, code: int, context: RequestContext) -> ProduceResponse:
+    """Return the response to a request with one partition whose records were not replicated because of ``code``."""
+    answer = PartitionProduceResponse(
+        index=partition.index,
+        error_code=code,
+        base_offset=result.base_offset,
+        log_append_time_ms=result.log_append_time_ms,
+        log_start_offset=result.log_start_offset,
+    )
+    response = ProduceResponse(responses=[TopicProduceResponse(name=partition.topic, partition_responses=[answer])])
+    hint_in_produce(response, context)
+    return response
 
 
 def _append_failed(error: Exception, partition: Partition) -> PartitionProduceResponse:

@@ -6,6 +6,7 @@ import errno
 import random
 import socket
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -16,8 +17,11 @@ from trio.testing import wait_all_tasks_blocked
 from gregor.broker.api import dispatch
 from gregor.broker.api.dispatch import Dispatcher
 from gregor.broker.api.handlers.quotas import handle_alter_client_quotas
+from gregor.broker.metadata.state import PartitionState
 from gregor.broker.replicas.partition import Partition
+from gregor.broker.replicas.replication.leadership import ReplicationRules
 from gregor.broker.server.connection import Connection
+from gregor.broker.server.pending import Pending
 from gregor.broker.server.readiness import Readiness
 from gregor.broker.server.receive_buffer_cy import ReceiveBuffer
 from gregor.broker.server.request_times import RequestTimes
@@ -375,3 +379,108 @@ async def test_an_expired_session_is_not_served(asking: Asking, client: Client) 
 def test_the_versions_with_flexible_headers_are_those_of_the_declaration(pure_modules: dict[str, ModuleType]) -> None:
     flexible = [version for version in VERSIONS if request_header_version(ApiKey.PRODUCE, version) >= 2]
     assert flexible[0] == pure_modules["plain_produce_cy"].FIRST_FLEXIBLE_VERSION == 9
+
+
+FOLLOWER = 7
+
+
+def lead(asking: Asking, *in_sync: int, topic: str = "t", min_in_sync: int = 1) -> Partition:
+    """Let this broker lead the topic's partition, which has another replica."""
+    services = asking.broker.services
+    here = services.config.node_id
+    partition = services.partitions.get(topic, 0)
+    partition.log.config = replace(partition.log.config, min_insync_replicas=min_in_sync)
+    rules = ReplicationRules(here, 30_000, services.clock.now_ms, lambda *_: True, lambda *_: None)
+    partition.become_leader(PartitionState(0, here, 1, [here, FOLLOWER], [here, *in_sync], 1), rules)
+    return partition
+
+
+def later(dispatcher: Dispatcher, asking: Asking, version: int, *values: bytes, **more: Any) -> Pending[Any] | None:
+    """Return the lane's pending answer to a request with acks=all; None if it leaves the request."""
+    frame = frame_of(ApiKey.PRODUCE, version, produce(batch(*values or (b"a",)), **{"acks": -1, **more}))
+    assert dispatcher.plain_lane is not None
+    found = dispatcher.plain_lane.answer_later(memoryview(frame), asking.client)
+    assert found is None or isinstance(found, Pending)
+    return found
+
+
+def fetched(partition: Partition, offset: int) -> None:
+    partition.follower_fetched(FOLLOWER, offset, log_start_offset=0, broker_epoch=1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_an_answer_to_acks_all_waits_until_the_replicas_in_sync_have_the_records(
+    asking: Asking, dispatcher: Dispatcher, version: int
+) -> None:
+    partition = lead(asking, FOLLOWER)
+    answers = [later(dispatcher, asking, version, *values) for values in ((b"a",), (b"b", b"c"))]
+    assert [answer is not None and answer.is_complete for answer in answers] == [False, False]
+    fetched(partition, 1)
+    assert [answer is not None and answer.is_complete for answer in answers] == [True, False]
+    fetched(partition, 3)
+    told = [answer.result() for answer in answers if answer is not None]
+    assert [len(each) for each in told] == [1, 1]
+    assert offsets(version, [each[0] for each in told]) == [(0, 0), (0, 1)]
+    counters = asking.broker.services.metrics.topics["t"]
+    assert (counters.produce_requests, counters.messages_in) == (2, 3)
+    assert asking.client.request_counts[ApiKey.PRODUCE, version] == 2
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 11])
+async def test_the_dispatcher_gives_requests_with_acks_all_to_the_lane(
+    asking: Asking, dispatcher: Dispatcher, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = lead(asking, FOLLOWER)
+    monkeypatch.setattr(dispatcher, "respond", lambda *_: pytest.fail("the handler was asked"))
+    frame = frame_of(ApiKey.PRODUCE, version, produce(batch(b"a"), acks=-1))
+    outcome = dispatcher.answer(memoryview(frame), asking.client)
+    assert isinstance(outcome, Pending)
+    fetched(partition, 1)
+    assert offsets(version, [bytes(outcome.result()[0])]) == [(0, 0)]
+
+
+@pytest.mark.parametrize("version", [3, 9, 10, 11])
+async def test_records_that_are_not_replicated_are_refused(
+    asking: Asking, dispatcher: Dispatcher, version: int
+) -> None:
+    partition = lead(asking, FOLLOWER)
+    answer = later(dispatcher, asking, version)
+    assert answer is not None
+    partition.become_follower(PartitionState(0, FOLLOWER, 2, [FOLLOWER], [FOLLOWER], 2))
+    assert offsets(version, [bytes(answer.result()[0])]) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)]
+    partition = lead(asking, FOLLOWER, topic="others")
+    answer = later(dispatcher, asking, version, topic="others")
+    assert answer is not None
+    partition.give_up_late(trio.current_time() + 2)
+    assert offsets(version, [bytes(answer.result()[0])]) == [(ErrorCode.REQUEST_TIMED_OUT, 0)]
+
+
+async def test_an_answer_to_acks_all_without_followers_in_sync_comes_at_once(
+    asking: Asking, dispatcher: Dispatcher
+) -> None:
+    partition = lead(asking)
+    partition.leadership.followers.clear()  # type: ignore[union-attr]
+    frame = frame_of(ApiKey.PRODUCE, 8, produce(batch(b"a"), acks=-1))
+    assert dispatcher.plain_lane is not None
+    found = dispatcher.plain_lane.answer_later(memoryview(frame), asking.client)
+    assert isinstance(found, list)
+    assert offsets(8, found) == [(0, 0)]
+
+
+@pytest.mark.parametrize(
+    "more", [{"acks": 1}, {"acks": 0}, {"acks": 2}, {"transactional_id": "x"}, {"topic": "others"}, {"partition": 1}]
+)
+async def test_requests_whose_answers_cannot_wait_are_left_to_the_handler(
+    asking: Asking, dispatcher: Dispatcher, more: dict[str, Any]
+) -> None:
+    partition = lead(asking, FOLLOWER)
+    assert later(dispatcher, asking, 8, **more) is None
+    assert partition.log.log_end_offset == 0
+
+
+async def test_too_few_replicas_in_sync_are_reported_by_the_handler(asking: Asking, dispatcher: Dispatcher) -> None:
+    partition = lead(asking, min_in_sync=2)
+    assert later(dispatcher, asking, 8) is None
+    assert partition.log.log_end_offset == 0
+    frame = frame_of(ApiKey.PRODUCE, 8, produce(batch(b"a"), acks=-1))
+    assert offsets(8, [await answered(dispatcher, asking, frame)]) == [(ErrorCode.NOT_ENOUGH_REPLICAS, -1)]
