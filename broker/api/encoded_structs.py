@@ -11,7 +11,8 @@ from typing import NamedTuple
 from ...protocol.codec import encode_struct
 from ...protocol.schema import EncodedStruct, Message, Struct
 
-MOST_BYTES = 8 << 20
+MOST_BYTES = 32 << 20
+"""Room for the entries of 100,000 topics, which take twenty times as much as partitions."""
 ENTRY_BYTES = 250
 """The approximate size of an entry besides its encoded bytes."""
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import traceback
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gregor.protocol.codec import decode, decode_prefix, encode, encode_parts
-from gregor.protocol.errors import BrokerError, DecodeError, ErrorCode
+from gregor.protocol.codec import decode, decode_prefix, encode, encode_parts, encode_struct
+from gregor.protocol.errors import BrokerError, DecodeError, EncodeError, ErrorCode
 from gregor.protocol.messages.api_versions import ApiVersionsRequest
 from gregor.protocol.messages.cluster_metadata_records import PartitionChangeRecord
 from gregor.protocol.messages.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatResponse
@@ -29,7 +29,7 @@ from gregor.protocol.messages.header import RequestHeader
 from gregor.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from gregor.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from gregor.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from gregor.protocol.schema import Message
+from gregor.protocol.schema import EncodedStruct, Message, Struct
 from tests.protocol.random_messages import message_classes, random_message, versions_of
 
 
@@ -62,6 +62,36 @@ def test_any_message_survives_a_round_trip(random: Random) -> None:
     data = encode(message, version)
     assert decode_prefix(cls, data, version) == (message, len(data))
     assert encode(decode(cls, data, version), version) == data
+
+
+def with_encoded_entries(message: Message, version: int, random: Random) -> Message:
+    """Return a copy of a message in which some structures of its lists are encoded."""
+    values = {name: getattr(message, name) for name in message.FIELD_DEFAULTS}
+    for name, value in values.items():
+        if isinstance(value, list):
+            values[name] = [
+                EncodedStruct(encode_struct(entry, type(message), version), 0)
+                if isinstance(entry, Struct) and random.random() < 0.7
+                else entry
+                for entry in value
+            ]
+    return type(message)(**values)
+
+
+@pytest.mark.parametrize("cls", message_classes(), ids=full_name)
+def test_encoded_entries_have_the_bytes_of_declared_ones(cls: type[Message]) -> None:
+    random = Random(cls.__name__)
+    for version in versions_of(cls):
+        for _ in range(3):
+            message = random_message(cls, version, random)
+            mixed = with_encoded_entries(message, version, random)
+            assert encode(mixed, version) == encode(message, version)
+            assert b"".join(cast(list[bytes], encode_parts(mixed, version))) == encode(message, version)
+
+
+def test_an_entry_with_a_value_out_of_range_is_not_encoded() -> None:
+    with pytest.raises(EncodeError, match="PartitionProduceData v7"):
+        encode_struct(PartitionProduceData(index=1 << 40), ProduceRequest, 7)
 
 
 def test_a_message_as_the_protocol_guide_writes_it() -> None:
