@@ -91,7 +91,7 @@ class GregorKeys:
     gregor_message_codec_threads = integer(
         2,
         "Threads that check large compressed batches; as many further threads, each with its own memory, "
-        "convert compressed batches. A batch waits until a thread is free.",
+        "convert compressed batches of answers below 256 kB and to clients with TLS. A batch waits for a free thread.",
         least=1,
     )
     gregor_message_downconversion_chunk_bytes = integer(
