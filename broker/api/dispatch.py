@@ -35,13 +35,16 @@ from .contract import Api, Handler, RequestContext, Route, VersionRange
 from .deferred_handlers import DeferredFunction
 from .encoded_structs import EncodedStructs
 from .handlers.api_versions import unsupported_version
+from .handlers.fetch import handle_fetch
 from .handlers.produce import refused_append, unreplicated
+from .plain_fetch_lane_cy import PlainFetchLane
 from .plain_lane_cy import LateAnswer, PlainLane
 from .services import Services
 from .table import APIS
 
 logger = logging.getLogger(__name__)
 
+_FETCH_KEY = int(ApiKey.FETCH)
 CORRELATION_ID = Struct(">i")
 NO_TAGGED_FIELDS = b"\0"
 PRODUCE_BYTES = ApiKey.PRODUCE.to_bytes(2, "big")
@@ -99,6 +102,14 @@ class Dispatcher:
         self.plain_lane = self._new_plain_lane(apis.get(ApiKey.PRODUCE))
         """Answers plain Produce requests; None where other parts of the broker read each request."""
 
+        self._plain_fetch = self._new_plain_fetch(apis.get(ApiKey.FETCH))
+        """Plans the answers to plain Fetch requests; None where other parts of the broker read each request."""
+
+    def _new_plain_fetch(self, fetch: Api | None) -> PlainFetchLane | None:
+        if fetch is None or not self.has_plain_lane or self.services.authorizer is not None:
+            return None
+        return PlainFetchLane(self.services) if fetch.handler is handle_fetch else None
+
     def _new_plain_lane(self, produce: Api | None) -> PlainLane | None:
         if produce is None or not self.has_plain_lane or self.services.authorizer is not None:
             return None
@@ -153,6 +164,10 @@ class Dispatcher:
             if outcome is not None:
                 return outcome
         header = parse_header(frame, client.client_id_bytes, client.client_id)
+        if header.api_key == _FETCH_KEY and self._plain_fetch is not None and header.client_id is client.client_id:
+            planned = self._answer_plain_fetch(self._plain_fetch, header, frame, client)
+            if planned is not None:
+                return planned
         served = self._served.get((header.api_key, header.api_version)) or self._first_use(header)
         if served is None:
             return self._refuse_unserved(header)
@@ -161,6 +176,14 @@ class Dispatcher:
             has_none = position < len(frame) and frame[position] == NO_TAGGED_FIELDS[0]
             position = position + 1 if has_none else skip_tagged_fields(frame, position)
         return self._handle(served, header, position, frame, client)
+
+    def _answer_plain_fetch(
+        self, lane: PlainFetchLane, header: Header, frame: memoryview, client: ClientConnection
+    ) -> Answer | None:
+        """Return the answer of the lane; None for a request that is not plain, or the first one of its client."""
+        if client.client_id_bytes is None:
+            return None
+        return lane.answer(frame, header.end, header.api_version, header.correlation_id, client)
 
     def _first_use(self, header: Header) -> ServedVersion | None:
         """Return and keep what is known of the request's API and version; None if they are not served."""

@@ -6,11 +6,11 @@ from libc.stdint cimport int64_t
 from ...protocol.records.kernel_cy cimport DownConversion, survey_unchecked
 from ...protocol.records.message_bytes cimport copy_bytes
 from ...protocol.records.recompression_cy cimport Recompression
+from ...storage.log.file_reads cimport read_at
 from .bulk_calls cimport (
     begin_conversion,
     convert_into,
     put_padding,
-    read_at,
     recompress_next,
     send_bytes,
     send_file,

@@ -26,11 +26,11 @@ from .bulk_stop import BulkStop
 if not cython.compiled:
     from ...protocol.records.kernel_cy import survey as survey_unchecked
     from ...protocol.records.message_bytes import copy_bytes
+    from ...storage.log.file_reads import read_at
     from .bulk_calls import (
         begin_conversion,
         convert_into,
         put_padding,
-        read_at,
         recompress_next,
         send_bytes,
         send_file,

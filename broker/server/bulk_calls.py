@@ -16,23 +16,7 @@ from ...protocol.records.kernel_cy import DownConversion
 from ...protocol.records.message_bytes import batch_size_at
 from ...protocol.records.padding import FAKE_BATCH_BYTES, padding
 from ...protocol.records.recompression_cy import Recompression
-
-FILE_HAS_ENDED = -1_000_000
-"""The result of a read or of sendfile(2) behind the end of the file; no error number is as large."""
-
-
-def read_at(descriptor: int, buffer: memoryview, start: int, size_bytes: int, position: int) -> int:
-    """Read a range of a file into the buffer from ``start`` on; return 0 or a negative number."""
-    read = 0
-    while read < size_bytes:
-        try:
-            count = os.preadv(descriptor, [buffer[start + read : start + size_bytes]], position + read)
-        except OSError as error:
-            return -(error.errno or 1)
-        if count == 0:
-            return FILE_HAS_ENDED
-        read += count
-    return 0
+from ...storage.log.file_reads import FILE_HAS_ENDED
 
 
 def send_bytes(descriptor: int, buffer: memoryview, start: int, end: int, has_more: int) -> int:

@@ -141,28 +141,28 @@ class ForwardedFiles:
 class OsMappedTable:
     """`MappedTable` by mmap(2)."""
 
-    __slots__ = ("_memory",)
+    __slots__ = ("memory",)
 
     def __init__(self, memory: mmap.mmap) -> None:
-        self._memory = memory
+        self.memory = memory
 
     def __len__(self) -> int:
-        return len(self._memory)
+        return len(self.memory)
 
     def unpack(self, layout: Struct, position: int) -> tuple[int, ...]:
-        return layout.unpack_from(self._memory, position)
+        return layout.unpack_from(self.memory, position)
 
     def pack(self, layout: Struct, position: int, *values: int | bytes) -> None:
-        layout.pack_into(self._memory, position, *values)
+        layout.pack_into(self.memory, position, *values)
 
     def part(self, position: int, end: int) -> bytes:
-        return self._memory[position:end]
+        return self.memory[position:end]
 
     def sync(self) -> None:
-        self._memory.flush()
+        self.memory.flush()
 
     def close(self) -> None:
-        self._memory.close()
+        self.memory.close()
 
 
 class OsFile:

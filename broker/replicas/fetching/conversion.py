@@ -111,22 +111,35 @@ class LazyConvertRecords(BulkPart):
     def __init__(
         self,
         log_slice: LogSlice,
-        conversion: LazyConversion,
         pool: ConversionPool,
-        costs: Sequence[ConversionCost] = (),
+        to_magic: int,
+        *,
+        size_bytes: int,
+        first_end: int,
+        stored_bytes: int,
+        is_compressed: bool = False,
+        opened_bytes: int | None = None,
+        zstd_codec: Codec | None = None,
     ) -> None:
+        """Create a part of ``size_bytes`` for the first ``stored_bytes`` of a slice; see `LazyConversion`."""
         self._slice = log_slice
         self._pool = pool
-        self._stored_bytes = conversion.stored_bytes
-        self._to_magic = conversion.to_magic
-        self._first_end = conversion.first_end
-        self._is_compressed = conversion.is_compressed
-        self._opened_bytes = conversion.opened_bytes
-        self._zstd_codec = conversion.zstd_codec
-        self._costs = costs
-        self._size_bytes = conversion.size
+        self._stored_bytes = stored_bytes
+        self._to_magic = to_magic
+        self._first_end = first_end
+        self._is_compressed = is_compressed
+        self._opened_bytes = opened_bytes
+        self._zstd_codec = zstd_codec
+        self._costs: Sequence[ConversionCost] = ()
+        self._size_bytes = size_bytes
         self._rest = ConversionCost()
         """The cost of what threads have left to the connection's own task."""
+
+    def charge(self, costs: Sequence[ConversionCost], cpu_ns: int) -> None:
+        """Add the CPU time of the plan to ``costs``, and later the cost of the conversion."""
+        self._costs = costs
+        for cost in costs:
+            cost.add(0, 0, cpu_ns)
 
     @property
     def size(self) -> int:
@@ -163,9 +176,19 @@ class LazyConvertRecords(BulkPart):
             zstd_codec=zstd_codec,
             counted_bytes=counted_bytes,
         )
-        for cost in costs:
-            cost.add(0, 0, cpu_ns)
-        return cls(log_slice, conversion, pool, costs)
+        part = cls(
+            log_slice,
+            pool,
+            to_magic,
+            size_bytes=conversion.size,
+            first_end=conversion.first_end,
+            stored_bytes=conversion.stored_bytes,
+            is_compressed=conversion.is_compressed,
+            opened_bytes=conversion.opened_bytes,
+            zstd_codec=conversion.zstd_codec,
+        )
+        part.charge(costs, cpu_ns)
+        return part
 
     async def send_to(self, sink: Sink) -> None:
         await self._send(sink, 0, self.size, self._costs, self._slice.release)
