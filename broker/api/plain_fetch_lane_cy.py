@@ -246,7 +246,7 @@ class PlainFetchLane:
             return None
         conversion = self._conversion
         conversion.begin(self._to_magic, offset, 0)
-        converted_bytes = conversion.measure_batch(reader.window, reader.window_bytes)
+        converted_bytes = conversion.measure_batch(reader.view, reader.window_bytes)
         first_end = conversion.position
         if converted_bytes == 0 or conversion.stop != _BATCH_DONE or self._measured_count >= _MOST_MEASURED:
             return None
@@ -270,7 +270,7 @@ class PlainFetchLane:
             # Perhaps the first batch lost only records below the requested offset.
             conversion = self._conversion
             conversion.begin(self._to_magic, _ALL_OFFSETS, 0)
-            whole_bytes = conversion.measure_batch(self._reader.window, first_end)
+            whole_bytes = conversion.measure_batch(self._reader.view, first_end)
             loses_little = whole_bytes > _LEAST_SHARE * first_end and self._has_batch_at(first_end, size)
         if not loses_little:
             self._measured_count += 1

@@ -42,7 +42,7 @@ def uint32_at(data: memoryview, position: int) -> int:
     return value
 
 
-def int64_at(data: memoryview, position: int) -> int:
+def int64_at(data: bytearray | memoryview, position: int) -> int:
     """Return the int64 at `position`."""
     value: int = INT64.unpack_from(data, position)[0]
     return value

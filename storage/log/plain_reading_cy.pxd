@@ -18,7 +18,7 @@ cdef int _OFFSET_AT, _POSITION_AT, _CHECKSUM_AT, _MAGIC_AT, _LAST_DELTA_AT
 cdef class PlainReader:
     cdef readonly bytearray window
     cdef readonly int64_t window_at, window_bytes, position, size_bytes, first_bytes, end_offset
-    cdef readonly object segment, file
+    cdef readonly object segment, file, view
     cdef readonly int magics
     cdef int _descriptor
 

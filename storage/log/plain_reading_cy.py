@@ -30,6 +30,8 @@ if not cython.compiled:
     from .file_reads import read_at
 
 if TYPE_CHECKING:
+    from mmap import mmap
+
     from ..disk.open_files import SharedFile
     from ..index.offset_index import OffsetIndex
     from .segment import Segment
@@ -60,14 +62,16 @@ class PlainReader:
     `magics` are the formats of the segment (`LogSlice.magics`).
     """
 
+    segment: Segment
+    file: SharedFile
+
     def __init__(self, capacity_bytes: int) -> None:
         """Create a reader that can `load` up to ``capacity_bytes``."""
         self.window = bytearray(max(capacity_bytes, _HEADS_BYTES))
         """The bytes that were read last: ``window_bytes`` from ``window_at`` in the file on."""
+        self.view = memoryview(self.window)
         self.window_at = 0
         self.window_bytes = 0
-        self.segment: Segment | None = None
-        self.file: SharedFile | None = None
         self._descriptor = -1
         self.position = 0
         self.size_bytes = 0
@@ -148,9 +152,10 @@ class PlainReader:
 
     def _open(self, segment: AppendableSegment) -> bool:
         """Take the segment's file, which must be open and the operating system's."""
-        file = self.file = segment._file
+        file = segment._file
         if file is None:
             return False
+        self.file = file
         segment.recently_used = True
         self._descriptor = file.descriptor
         self.window_bytes = 0
@@ -224,14 +229,14 @@ class PlainReader:
 
 
 def _position_up_to(
-    entries: memoryview, memory: memoryview, field_at: int, limit: int, last: int, count: int, base_offset: int
+    entries: mmap, memory: mmap, field_at: int, limit: int, last: int, count: int, base_offset: int
 ) -> int:
     """Return the position in the last entry whose field is at most ``limit``; -1 if that entry is damaged.
 
     The search is that of `OffsetIndex._count_up_to`. ``last`` is the field of the last entry; ``memory`` is ``entries``
     once more, as a Python object.
     """
-    data = cython.address(entries[0]) if cython.compiled else entries
+    data = cython.address(entries[0]) if cython.compiled else memoryview(entries)
     low = 0
     high = count
     probe = high * limit // last if 0 <= limit < last else high // 2
