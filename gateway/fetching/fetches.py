@@ -115,7 +115,8 @@ class Fetches:
         if version < leader_hints.FIRST_VERSION:
             return [StreamedAnswer(stream, self._pieces)]
         if stream.size > leader_hints.MOST_DECODED_BYTES:
-            return [StreamedAnswer(stream, self._pieces, HintScanner(stream.remaining))]
+            hints = HintScanner(stream.remaining, version, self._addresses, session.client)
+            return [StreamedAnswer(stream, self._pieces, hints)]
         found = await stream.read_all()
         session.release()
         response = _decoded(version, found)

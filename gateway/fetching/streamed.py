@@ -57,7 +57,7 @@ class StreamedAnswer:
     __slots__ = ("_buffer", "_hints", "_stream", "size")
 
     def __init__(self, stream: Stream, buffer: PieceBuffer, hints: HintScanner | None = None) -> None:
-        """Send a stream; ``hints`` removes the addresses of new leaders from an answer that may have some."""
+        """Send a stream; ``hints`` replaces the addresses of new leaders in an answer that may have some."""
         self._hints = hints
         self._stream = stream
         self._buffer = buffer

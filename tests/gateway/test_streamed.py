@@ -17,10 +17,12 @@ from gregor.broker.server.transport import SocketTransport
 from gregor.gateway.fetching.leader_hints import HintScanner
 from gregor.gateway.fetching.streamed import PieceBuffer, StreamedAnswer
 from gregor.gateway.link import Link
-from gregor.protocol.codec import encode
+from gregor.protocol.codec import decode, encode
 from gregor.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, NodeEndpoint, PartitionData
+from tests.gateway.test_leader_hints import CLIENT, Shown
 
 CORRELATION_ID = (77).to_bytes(4, "big")
+SHOWN = Shown("gateway", changes_node_ids=True)
 
 
 def answer_body(*sizes: int) -> bytes:
@@ -53,7 +55,7 @@ class Relay:
     async def pass_on(self, pieces: PieceBuffer, *, reads_hints: bool) -> None:
         """Pass one answer on, as a connection does."""
         stream = await self.link.begin_stream(b"a request", trio.Event())
-        part = StreamedAnswer(stream, pieces, HintScanner(stream.remaining) if reads_hints else None)
+        part = StreamedAnswer(stream, pieces, HintScanner(stream.remaining, 16, SHOWN, CLIENT) if reads_hints else None)
         sink = Sink(self.transport, part.size)
         await part.send_to(sink)
         sink.finish()
@@ -188,7 +190,9 @@ async def test_a_broker_that_ends_within_piped_records_leaves_no_complete_answer
     nursery.cancel_scope.cancel()
 
 
-async def test_hints_behind_piped_records_are_removed(nursery: trio.Nursery, new_relay: Callable[[], Relay]) -> None:
+async def test_hints_behind_piped_records_have_known_addresses(
+    nursery: trio.Nursery, new_relay: Callable[[], Relay]
+) -> None:
     relay, pieces = new_relay(), PieceBuffer()
     parts = [PartitionData(partition_index=0, records=bytes(800_000))]
     endpoints = [NodeEndpoint(node_id=2, host="kafka-2.internal", port=9092)]
@@ -200,6 +204,8 @@ async def test_hints_behind_piped_records_are_removed(nursery: trio.Nursery, new
     nursery.start_soon(read_slowly, relay.client, len(body) + 4, received)
     await relay.pass_on(pieces, reads_hints=True)
     await until(lambda: len(received) == len(body) + 4)
-    assert received[-30:] != frame[-30:]
+    found = decode(FetchResponse, memoryview(received)[5:], 16).node_endpoints
+    assert [endpoint.host for endpoint in found] == [SHOWN.host]
+    assert b"kafka-2" not in received
     assert received[:-60] == frame[4:-60]
     nursery.cancel_scope.cancel()
