@@ -49,9 +49,11 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
     with lock_of(options, desk) as lock, ClusterView(plan.settings) as cluster:
         plan.choice.find(cluster)
         writer = open_writer(options, cluster.cluster_id, desk, lock)
+        rounds = 0
         try:
             while True:
                 written = archive_wave(wave, cluster, writer, desk)
+                rounds += 1
                 done.add(written)
                 if not options.follow:
                     break
@@ -62,6 +64,6 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
                     compact(options, desk, writer.archive, done)
                 time.sleep(options.interval)
         except KeyboardInterrupt:
-            if not options.follow:
+            if not options.follow or not rounds:
                 raise
         return finish(options, desk, writer.archive, done)

@@ -205,6 +205,21 @@ def test_partitions_that_are_added_while_an_archive_follows_are_archived_replaye
         run_job("archive", *arguments(source, "growing", root, "--follow"))
 
 
+def test_an_archive_that_is_interrupted_before_its_first_round_does_not_say_that_all_is_archived(
+    clusters: tuple[BrokerProcess, BrokerProcess], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, _ = clusters
+    make_topic(source.bootstrap, "interrupted", 1)
+    fill(source.bootstrap, "interrupted", 5)
+
+    def interrupted(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(writing, "run_tasks", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_job("archive", *arguments(source, "interrupted", tmp_path, "--follow"))
+
+
 def follow(monkeypatch: pytest.MonkeyPatch, between: Callable[[], None]) -> None:
     """Let `--follow` do two rounds, with something between them, and then interrupt it."""
     rounds = iter([between])
