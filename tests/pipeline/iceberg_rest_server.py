@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,12 +13,13 @@ import pyspark
 import pytest
 
 from tests.free_ports import free_address
+from tests.pipeline.maven_jars import Artifact, classpath
 
 ICEBERG = "1.10.0"
 LIMIT_S = 300.0
 CLASS = "org.apache.iceberg.rest.RESTCatalogServer"
 SIGN = "Started Server@"
-ARTIFACTS = (
+ARTIFACTS: tuple[Artifact, ...] = (
     ("org.apache.iceberg", "iceberg-open-api", ICEBERG, "test-fixtures"),
     ("org.apache.iceberg", "iceberg-core", ICEBERG, "tests"),
     ("org.apache.iceberg", "iceberg-core", ICEBERG, ""),
@@ -29,34 +29,12 @@ ARTIFACTS = (
 )
 
 
-def project() -> str:
-    """Return a Maven project that depends on the server."""
-    dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
-        + (f"<classifier>{classifier}</classifier>" if classifier else "")
-        + "</dependency>"
-        for group, name, version, classifier in ARTIFACTS
-    )
-    place = (
-        "<modelVersion>4.0.0</modelVersion><groupId>tests</groupId><artifactId>rest</artifactId><version>1</version>"
-    )
-    return f"<project>{place}<dependencies>{dependencies}</dependencies></project>"
-
-
 @contextlib.contextmanager
 def rest_catalog(directory: Path) -> Iterator[str]:
     """Run a catalog with its warehouse in a directory; yield its URI. Skips the test where the jars cannot be had."""
-    if shutil.which("mvn") is None or shutil.which("java") is None:
-        pytest.skip("a REST catalog needs Maven and Java")
     directory.mkdir()
-    (directory / "pom.xml").write_text(project())
-    command = ["mvn", "-q", "-f", str(directory / "pom.xml"), "dependency:build-classpath"]
-    command.append(f"-Dmdep.outputFile={directory / 'classpath'}")
-    fetched = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
-    if fetched.returncode:
-        pytest.skip(f"the jars of a REST catalog could not be had: {fetched.stdout[-300:]}")
     hadoop = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-*.jar")
-    jars = ":".join([(directory / "classpath").read_text(), *map(str, hadoop)])
+    jars = ":".join([classpath(directory, ARTIFACTS), *map(str, hadoop)])
     _, port = free_address()
     settings = {
         "CATALOG_WAREHOUSE": f"file://{directory / 'warehouse'}",
