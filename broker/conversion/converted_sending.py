@@ -16,7 +16,9 @@ from ...protocol.errors import BrokerError
 from ...protocol.records import v0, v2
 from ...protocol.records.batches import MAGIC_AT
 from ...protocol.records.compression import DEFAULT_LIMIT_BYTES, Codec
+from ...protocol.records.conversion_need import MUST_CONVERT
 from ...protocol.records.conversion_output import ConversionOutput
+from ...protocol.records.kernel_cy import survey
 from ...protocol.records.lazy import (
     PLANNED_BYTES,
     TAKES_LONG,
@@ -206,6 +208,45 @@ async def plan_conversion(
     return planned
 
 
+def convert_at_once(
+    stored: memoryview,
+    to_magic: int,
+    first_offset: int,
+    pool: ConversionPool,
+    costs: Sequence[ConversionCost],
+    *,
+    receipts: Receipts = NO_RECEIPTS,
+    most_bytes: int | None = None,
+    zstd_codec: Codec | None = None,
+) -> bytes | None:
+    """Return all of a few bytes of batches in another format, and add the conversion to ``costs``.
+
+    The bytes are those that a planned conversion sends. Returns None, with nothing counted, if there is no complete
+    batch, if one must be decompressed, or if bytes break their format: such conversions are planned.
+    Raises BrokerError as `plan_down_conversion` and `plan_up_conversion`.
+    """
+    size_bytes = len(stored)
+    end, work = survey(stored, 0, size_bytes, size_bytes, to_magic)
+    if end == 0 or work & ~MUST_CONVERT or survey(stored, end, size_bytes, size_bytes, to_magic)[1]:
+        return None
+    complete = stored if to_magic == v2.MAGIC else stored[:end]
+    conversion, cpu_ns = _timed_plan(
+        complete,
+        INFLATED_HERE_BYTES,
+        to_magic=to_magic,
+        first_offset=first_offset,
+        receipts=receipts,
+        most_bytes=most_bytes,
+        zstd_codec=zstd_codec,
+        counted_bytes=size_bytes,
+    )
+    pieces = TimedPieces(conversion.pieces(ConversionOutput(pool.shared.out, may_recompress=False)))
+    converted = b"".join([bytes(piece) for piece in pieces])
+    for cost in costs:
+        cost.add(conversion.converted_count, len(complete), cpu_ns + pieces.cpu_ns, conversion.temporary_bytes)
+    return converted
+
+
 def _begins_large_and_compressed(stored: StoredBatches) -> bool:
     """Return whether the first batch needs a worker thread, by its header: a waiting task must map nothing."""
     # The plan looks at the same window, which so is read once.
@@ -219,7 +260,7 @@ def _begins_large_and_compressed(stored: StoredBatches) -> bool:
 
 
 def _timed_plan(
-    stored: StoredBatches,
+    stored: StoredBatches | memoryview,
     limit_bytes: int,
     *,
     to_magic: int,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import nullcontext
 from time import monotonic
@@ -11,23 +10,25 @@ from typing import Any
 import trio
 
 from ....protocol.errors import BrokerError, ErrorCode
-from ....protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, ReplicaState
+from ....protocol.messages.fetch import FetchRequest, FetchResponse
 from ....protocol.records import v2
 from ....protocol.records.compression import Codec
 from ....protocol.schema import NO_UUID
 from ....storage.log.partition_log import LogSlice
-from ...config.replication import RACK_AWARE_SELECTOR
 from ...conversion.readable_formats import FIRST_VERSION_WITH_ZSTD, newest_readable_magic
 from ...monitoring.metrics import REFUSED_BY_CONFIG, REFUSED_ZSTD
 from ...monitoring.request_conversions import RequestConversionCost
-from ...replicas.fetching.conversion import LEGACY_MAGICS, LazyConvertRecords, keep_readable, must_convert
+from ...replicas.fetching.conversion import (
+    LEGACY_MAGICS,
+    LazyConvertRecords,
+    converted_small,
+    keep_readable,
+    must_convert,
+)
 from ...replicas.fetching.follower_lane_cy import FETCH_VERSION as FOLLOWER_FETCH_VERSION
 from ...replicas.fetching.lane_opening import new_lane
-from ...replicas.fetching.near_replicas import RackAwareSelector
 from ...replicas.fetching.partitions_at_rest import PartitionsAtRest
 from ...replicas.fetching.reading import (
-    FIRST_VERSION_FROM_FOLLOWERS,
-    FetchLimits,
     PartitionRead,
     all_rest,
     count_copied,
@@ -41,7 +42,6 @@ from ...replicas.fetching.sessions import (
     FetchContext,
     FetchedPartition,
     FetchSession,
-    requested_partitions,
 )
 from ...replicas.partition import Partition
 from ...server.client_connection import ConversionCost
@@ -50,14 +50,18 @@ from ...server.parts import FileSlice
 from ..contract import RequestContext
 from ..services import Services
 from ..turns import LONGEST_TURN_S
+from .fetch_limits import READ_COMMITTED, READ_UNCOMMITTED, limits_of
+from .fetch_responses import by_topic, refused
 from .fetch_rights import Found, readable
 from .leader_hints import hint_in_fetch
 
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 LAST_VERSION_WITH_OLD_STORAGE_ERROR = 5
 """Up to this version clients do not know KAFKA_STORAGE_ERROR and get NOT_LEADER_OR_FOLLOWER instead."""
 FIRST_VERSION_WITH_SESSIONS = 7
-FIRST_VERSION_WITH_REPLICA_STATE = 15
+
+
+MOST_BYTES_AT_ONCE = 32 * 1024
+"""Most stored bytes of all partitions of an answer that are converted in memory; more are converted while sending."""
 
 
 def handle_fetch(request: FetchRequest, context: RequestContext) -> Outcome[FetchResponse]:
@@ -65,43 +69,11 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> Outcome[Fetc
     services = context.services
     version = context.api_version
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-        return _refused(request, version, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return refused(request, version, ErrorCode.UNKNOWN_SERVER_ERROR)
     fetch = services.fetch_sessions.context(request, version, trio.current_time() * 1000)
     if fetch.error:
         return FetchResponse(error_code=fetch.error)
     return FetchOperation(request, fetch, context).begin()
-
-
-def _limits_of(request: FetchRequest, context: RequestContext) -> FetchLimits:
-    services, version = context.services, context.api_version
-    replica = request.replica_state
-    if version < FIRST_VERSION_WITH_REPLICA_STATE:
-        replica = ReplicaState(replica_id=request.replica_id)
-    context.client.is_follower = replica.replica_id >= 0
-    max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
-    # Client quotas must not slow followers down.
-    if services.quotas.is_active and replica.replica_id < 0:
-        max_bytes = min(max_bytes, services.quotas.most_fetch_bytes(context))
-    return FetchLimits(
-        version=version,
-        max_bytes=max_bytes,
-        read_committed=request.isolation_level == READ_COMMITTED,
-        replica_id=replica.replica_id,
-        replica_epoch=replica.replica_epoch,
-        wants_tags=request.gregor_with_tags,
-        wants_tag_runs=request.gregor_with_tag_runs and (request.gregor_as_stored or replica.replica_id >= 0),
-        near_replicas=_near_replicas(request, context),
-        throttle=services.leader_throttle if replica.replica_id >= 0 else None,
-    )
-
-
-def _near_replicas(request: FetchRequest, context: RequestContext) -> RackAwareSelector | None:
-    """Return the selector of replicas in a consumer's rack; None for consumers without a rack, and for followers."""
-    services = context.services
-    is_selecting = services.config.replica_selector_class == RACK_AWARE_SELECTOR
-    if not (request.rack_id and is_selecting and context.api_version >= FIRST_VERSION_FROM_FOLLOWERS):
-        return None
-    return RackAwareSelector(request.rack_id, context.listener_name, services.metadata.state.brokers)
 
 
 class FetchOperation:
@@ -110,7 +82,7 @@ class FetchOperation:
     def __init__(self, request: FetchRequest, fetch: FetchContext, context: RequestContext) -> None:
         self._context = context
         self._fetch = fetch
-        self._limits = _limits_of(request, context)
+        self._limits = limits_of(request, context)
         self._request = request if self._limits.is_follower else None
         self._as_stored = request.gregor_as_stored or self._limits.is_follower
         self._deadline = trio.current_time() + request.max_wait_ms / 1000
@@ -118,6 +90,8 @@ class FetchOperation:
         self._located: Sequence[Found] | None = None
         self._answers: Answers = []
         self._conversion: RequestConversionCost | None = None
+        self._left_at_once_bytes = MOST_BYTES_AT_ONCE
+        """The stored bytes that may still be converted while the answer is made."""
         self.missing_bytes = self._min_bytes
 
     def begin(self) -> Outcome[FetchResponse]:
@@ -262,7 +236,11 @@ class FetchOperation:
         self._answers.append((read.fetched, read.answer))
 
     def _response(self) -> FetchResponse:
-        self._context.services.metrics.fetch_conversions.request_count += 1
+        conversions = self._context.services.metrics.fetch_conversions
+        conversions.request_count += 1
+        if self._conversion is not None and not self._conversion.parts and self._conversion.temporary_bytes:
+            # All conversions have ended already.
+            conversions.record(self._conversion)
         session_id, selected = self._fetch.select(self._answers)
         response = FetchResponse(session_id=session_id, responses=by_topic(selected))
         if any(answer.error_code for _, answer in selected):
@@ -335,23 +313,59 @@ class FetchOperation:
         may_convert = to_magic < v2.MAGIC or may_upconvert or (zstd_codec is not None and is_new)
         reads_zstd = zstd_codec is None
         if may_convert and must_convert(records, to_magic, services.conversions.shared, reads_zstd=reads_zstd):
-            return self._plan_conversion(read, records, to_magic, zstd_codec)
+            costs = self._conversion_costs(read, to_magic)
+            if not self._convert_at_once(read, records, to_magic, zstd_codec, costs):
+                return self._plan_conversion(read, records, to_magic, zstd_codec, costs)
+            return None
         records.cut(read.size_bytes)
         read.answer.records = FileSlice(records)
         return None
 
-    async def _plan_conversion(
-        self, read: PartitionRead, records: LogSlice, to_magic: int, zstd_codec: Codec | None
-    ) -> None:
+    def _conversion_costs(self, read: PartitionRead, to_magic: int) -> tuple[ConversionCost, ...]:
+        """Return what a conversion of a partition's records counts for."""
         services, client = self._context.services, self._context.client
-        costs: tuple[ConversionCost, ...] = (client.up_conversion,)
-        if to_magic < v2.MAGIC:
-            if self._conversion is None:
-                self._conversion = RequestConversionCost(conversions=services.metrics.fetch_conversions)
-            of_topic = services.metrics.topics[read.fetched.topic].fetch_conversion
-            costs = (client.down_conversion, of_topic, self._conversion)
+        if to_magic == v2.MAGIC:
+            return (client.up_conversion,)
+        if self._conversion is None:
+            self._conversion = RequestConversionCost(conversions=services.metrics.fetch_conversions)
+        return client.down_conversion, services.metrics.topics[read.fetched.topic].fetch_conversion, self._conversion
+
+    def _convert_at_once(
+        self,
+        read: PartitionRead,
+        records: LogSlice,
+        to_magic: int,
+        zstd_codec: Codec | None,
+        costs: tuple[ConversionCost, ...],
+    ) -> bool:
+        """Convert a partition's few records, so that no task need be woken; return False if they must be planned."""
+        stored_bytes = records.size_bytes
+        if stored_bytes > self._left_at_once_bytes:
+            return False
+        conversions = self._context.services.conversions
+        read.answer.records = converted_small(
+            records, to_magic, conversions, costs, most_bytes=read.most_bytes, zstd_codec=zstd_codec
+        )
+        if read.answer.records is None:
+            return False
+        self._left_at_once_bytes -= stored_bytes
+        return True
+
+    async def _plan_conversion(
+        self,
+        read: PartitionRead,
+        records: LogSlice,
+        to_magic: int,
+        zstd_codec: Codec | None,
+        costs: tuple[ConversionCost, ...],
+    ) -> None:
         read.answer.records = await LazyConvertRecords.plan(
-            records, to_magic, services.conversions, costs, most_bytes=read.most_bytes, zstd_codec=zstd_codec
+            records,
+            to_magic,
+            self._context.services.conversions,
+            costs,
+            most_bytes=read.most_bytes,
+            zstd_codec=zstd_codec,
         )
         if self._conversion is not None:
             self._conversion.parts += 1
@@ -378,22 +392,3 @@ def find(fetched: FetchedPartition, services: Services, version: int) -> Partiti
         fetched.topic = topic.name
     partition = partitions.find(fetched.topic, fetched.wanted.partition)
     return partitions.why_missing(fetched.topic, fetched.wanted.partition) if partition is None else partition
-
-
-def by_topic(answers: Answers) -> list[FetchableTopicResponse]:
-    """Group adjacent answers of the same topic."""
-    return [
-        FetchableTopicResponse(topic=topic, topic_id=topic_id, partitions=[answer for _, answer in group])
-        for (topic, topic_id), group in itertools.groupby(
-            answers, key=lambda entry: (entry[0].topic, entry[0].topic_id)
-        )
-    ]
-
-
-def _refused(request: FetchRequest, version: int, code: ErrorCode) -> FetchResponse:
-    """Return an answer with an error at the top level and, for versions without topic ids, in each partition."""
-    if version >= FIRST_VERSION_WITH_TOPIC_IDS:
-        return FetchResponse(error_code=code)
-    partitions = requested_partitions(request, uses_topic_ids=False)
-    answers = [(wanted, failed_partition(wanted.wanted.partition, code)) for wanted in partitions]
-    return FetchResponse(error_code=code, responses=by_topic(answers))

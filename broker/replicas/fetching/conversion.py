@@ -23,11 +23,13 @@ from ....protocol.records.stretch import StretchHead
 from ....storage.log.log_reading import cut_incomplete_batch
 from ....storage.log.partition_log import LogSlice
 from ...conversion.conversion_pool import NOBODY, ConversionMemory, ConversionPool
-from ...conversion.converted_sending import PLAN_IN_THREAD_BYTES, ConvertedSending, plan_conversion
+from ...conversion.converted_sending import PLAN_IN_THREAD_BYTES, ConvertedSending, convert_at_once, plan_conversion
 from ...server.bulk_answer_cy import BulkAnswer
 from ...server.client_connection import ConversionCost
 from ...server.parts import BulkPart, Sink
 
+SMALL_BYTES = 8 * 1024
+"""Most stored bytes of a partition that are converted while the answer is made."""
 LEGACY_MAGICS = 0b011
 """Bits of `LogSlice.magics` for formats v0 and v1."""
 
@@ -252,6 +254,42 @@ class LazyConvertRecords(BulkPart):
 
 def _keep() -> None:
     """Do nothing: the slice is released with the whole answer."""
+
+
+def converted_small(
+    log_slice: LogSlice,
+    to_magic: int,
+    pool: ConversionPool,
+    costs: Sequence[ConversionCost],
+    *,
+    most_bytes: int | None = None,
+    zstd_codec: Codec | None = None,
+) -> bytes | None:
+    """Return the records of a small slice that is not empty in format ``to_magic``, and release the slice.
+
+    So a consumer that waits for the next record gets it without a task of its connection.
+    Returns None, with nothing done, if the slice has more than `SMALL_BYTES`, or if it needs `LazyConvertRecords`: its
+    batches are compressed, incomplete or broken.
+    Raises BrokerError as `LazyConvertRecords.plan`, and OSError.
+    """
+    if log_slice.size_bytes > SMALL_BYTES:
+        return None
+    stored = log_slice.read()
+    if len(stored) < log_slice.size_bytes:
+        return None
+    converted = convert_at_once(
+        memoryview(stored),
+        to_magic,
+        log_slice.start_offset,
+        pool,
+        costs,
+        receipts=log_slice.receipts,
+        most_bytes=most_bytes,
+        zstd_codec=zstd_codec,
+    )
+    if converted is not None:
+        log_slice.release()
+    return converted
 
 
 def must_convert(log_slice: LogSlice, to_magic: int, memory: ConversionMemory, *, reads_zstd: bool = True) -> bool:
