@@ -215,7 +215,6 @@ def convert_at_once(
     pool: ConversionPool,
     costs: Sequence[ConversionCost],
     *,
-    receipts: Receipts = NO_RECEIPTS,
     most_bytes: int | None = None,
     zstd_codec: Codec | None = None,
 ) -> bytes | None:
@@ -235,7 +234,7 @@ def convert_at_once(
         INFLATED_HERE_BYTES,
         to_magic=to_magic,
         first_offset=first_offset,
-        receipts=receipts,
+        receipts=NO_RECEIPTS,
         most_bytes=most_bytes,
         zstd_codec=zstd_codec,
         counted_bytes=size_bytes,

@@ -269,10 +269,10 @@ def converted_small(
 
     So a consumer that waits for the next record gets it without a task of its connection.
     Returns None, with nothing done, if the slice has more than `SMALL_BYTES`, or if it needs `LazyConvertRecords`: its
-    batches are compressed, incomplete or broken.
+    batches are compressed, incomplete or broken, or their records get the times of their receipt.
     Raises BrokerError as `LazyConvertRecords.plan`, and OSError.
     """
-    if log_slice.size_bytes > SMALL_BYTES:
+    if log_slice.size_bytes > SMALL_BYTES or log_slice.receipts:
         return None
     stored = log_slice.read()
     if len(stored) < log_slice.size_bytes:
@@ -283,7 +283,6 @@ def converted_small(
         log_slice.start_offset,
         pool,
         costs,
-        receipts=log_slice.receipts,
         most_bytes=most_bytes,
         zstd_codec=zstd_codec,
     )
