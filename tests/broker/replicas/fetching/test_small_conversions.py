@@ -37,7 +37,7 @@ def stored_as(form: str) -> list[bytearray]:
         return [message_set(int(form[1]), *of_batch) for of_batch in values]
     batches = [batch(*of_batch) for of_batch in values]
     if form == "with headers":
-        records = [Record(0, NOW_MS, b"k", b"v" * RECORD_BYTES, headers=[(b"h", b"1" * 400)])]
+        records = [Record(0, NOW_MS, b"k", b"v" * RECORD_BYTES, headers=((b"h", b"1" * 400),))]
         batches[0] = bytearray(v2.build_batch(records))
     if form == "with short values":
         batches[1] = batch(*[b"s"] * 60)
