@@ -13,7 +13,7 @@ from gregor.broker.server.client_connection import ConversionCost
 from gregor.broker.server.parts import Sink
 from gregor.protocol.records import v2
 from gregor.protocol.records.compression import Codec
-from gregor.protocol.records.record import Record
+from gregor.protocol.records.record import Header, Record
 from gregor.protocol.records.validation import AppendRules, validate
 from gregor.storage.clock import ManualClock
 from gregor.storage.log.log_config import LogConfig
@@ -37,7 +37,7 @@ def stored_as(form: str) -> list[bytearray]:
         return [message_set(int(form[1]), *of_batch) for of_batch in values]
     batches = [batch(*of_batch) for of_batch in values]
     if form == "with headers":
-        records = [Record(0, NOW_MS, b"k", b"v" * RECORD_BYTES, headers=((b"h", b"1" * 400),))]
+        records = [Record(0, NOW_MS, b"k", b"v" * RECORD_BYTES, headers=(Header(b"h", b"1" * 400),))]
         batches[0] = bytearray(v2.build_batch(records))
     if form == "with short values":
         batches[1] = batch(*[b"s"] * 60)
