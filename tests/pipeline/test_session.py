@@ -176,6 +176,7 @@ def test_no_default_settings_are_added_for_spark_connect(
     assert spark_settings.is_remote({"spark.remote": "sc://somewhere"})
 
 
+@needs_pyspark
 @pytest.mark.parametrize(
     ("master", "python", "forks_from_ours"),
     [("local[2]", None, True), ("spark://host:7077", None, False), ("local[2]", "/usr/bin/another-python", False)],

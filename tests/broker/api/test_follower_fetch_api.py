@@ -10,6 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gregor.broker.api.dispatch import Dispatcher
 from gregor.broker.metadata.state import PartitionState
+from gregor.broker.replicas.fetching.conversion import SMALL_BYTES
 from gregor.broker.replicas.partition import Partition
 from gregor.broker.replicas.replication.leadership import ReplicationRules
 from gregor.broker.server.outcome import Outcome
@@ -220,14 +221,15 @@ async def test_a_delayed_fetch_ends_with_its_client(following: Following) -> Non
     assert not late.is_complete
 
 
-async def test_a_delayed_fetch_that_needs_conversion_is_answered_in_a_task(
+async def test_a_delayed_fetch_that_needs_a_large_conversion_is_answered_in_a_task(
     asking: Asking, paused_clock: MockClock
 ) -> None:
     asking.broker.services.metadata.create_topic("t", partitions=1)
     request = fetch((0, 0), max_wait_ms=30_000)
     pending = asking.broker.dispatcher.answer(frame_of(ApiKey.FETCH, 2, request), asking.client)
     assert isinstance(pending, Pending)
-    await produced(asking, produce(batch(b"a"), acks=1), 9)
+    large = b"a" * (SMALL_BYTES + 1)
+    await produced(asking, produce(batch(large), acks=1), 9)
     await wait_all_tasks_blocked()
     planning = pending.result()
     assert isinstance(planning, Coroutine)
@@ -237,4 +239,4 @@ async def test_a_delayed_fetch_that_needs_conversion_is_answered_in_a_task(
     for part in answer:
         await (sink.write(part) if isinstance(part, BUFFERS) else part.send_to(sink))
     (topic,) = response_of(ApiKey.FETCH, 2, outlet.data).responses
-    assert await values_of(topic.partitions[0]) == [(0, b"a")]
+    assert await values_of(topic.partitions[0]) == [(0, large)]
