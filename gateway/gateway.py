@@ -159,9 +159,12 @@ class Gateway:
 
         endpoint = plaintext_endpoint(self.listening, self.config)
         cluster = UpstreamCluster(self._responder, self.sessions, self._addresses, endpoint, self.config)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(cluster.run)
-            nursery.start_soon(listener.run, cluster)
+        try:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(cluster.run)
+                nursery.start_soon(listener.run, cluster)
+        finally:
+            cluster.close()
 
     def _endpoints(self) -> list[Endpoint]:
         """Return the listeners, and one for each port of a broker on the interface of the first listener."""

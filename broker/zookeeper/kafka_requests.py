@@ -384,6 +384,11 @@ class KafkaRequests:
                 self._census.disconnected(self._connections.pop(oldest).client)
         return connection
 
+    def close(self) -> None:
+        """Take all hosts for disconnected, as at the end; a gateway closes what it keeps for them."""
+        while self._connections:
+            self._census.disconnected(self._connections.popitem()[1].client)
+
 
 def plaintext_endpoint(listening: Sequence[Endpoint], config: BrokerConfig) -> Endpoint:
     """Return the first endpoint that old consumers can use: one without TLS and SASL, else the first of all."""
