@@ -241,8 +241,11 @@ OTHERS: Mapping[str, Callable[[Rounds, Extent], None]] = {
 GROUPS = (*ONE_BROKER, *OTHERS)
 
 
-def measure(groups: Sequence[str], extent: Extent) -> Rounds:
-    """Return the values of the groups. A group that fails is told on stderr, and its values are missing."""
+def measure(groups: Sequence[str], extent: Extent, measured: Callable[[Rounds], None]) -> Rounds:
+    """Return the values of the groups, and call ``measured`` with those found so far after each measurement.
+
+    A group that fails is told on stderr, and its values are missing.
+    """
     rounds: Rounds = {}
     own = [group for group in groups if group in ONE_BROKER]
     steps = {group: partial(OTHERS[group], rounds, extent) for group in groups if group in OTHERS}
@@ -254,4 +257,5 @@ def measure(groups: Sequence[str], extent: Extent) -> Rounds:
             step()
         except (OSError, RuntimeError, subprocess.CalledProcessError) as fault:
             print(f"{name}: {fault}", file=sys.stderr)
+        measured(rounds)
     return rounds

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.goals import report
 from bench.goals.measuring import GROUPS, Extent, measure
-from bench.goals.rows import GOALS, results
+from bench.goals.rows import GOALS, Rounds, results
 from bench.side_by_side import SHARED
 
 
@@ -36,9 +36,13 @@ def main(arguments: list[str]) -> int:
         print("skipped: the load driver and Apache Kafka 3.9.1 are in ../shared, which is not here", file=sys.stderr)
         return 0
     goals = [goal for goal in GOALS if goal.group in groups]
-    found = results(goals, measure(groups, Extent(options.rounds, not options.without_kafka)))
+
+    def write(rounds: Rounds) -> None:
+        # What was measured is there too if the rest is interrupted.
+        report.write(results(goals, rounds), options.directory)
+
+    found = results(goals, measure(groups, Extent(options.rounds, not options.without_kafka), write))
     print(*report.lines(found), sep="\n")
-    report.write(found, options.directory)
     verdicts = [result.verdict for result in found]
     counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))
     print(f"\n{len(found)} goals: {counts}; figures and picture: {options.directory}/goals.json, goals.svg")
