@@ -13,6 +13,7 @@ from typing import Protocol
 import trio
 
 from ..server.parts import Buffer
+from ..server.sleeping import Sleep
 
 LONGEST_S = 0.25
 """Time in seconds after which an answer is left to the task, which looks at more than the steps do."""
@@ -47,8 +48,7 @@ class StepwiseReading:
         self._steps = steps
         self._watcher = watcher
         self._until = trio.current_time() + LONGEST_S
-        self._sleeper: trio.lowlevel.Task | None = None
-        self._failure: Exception | None = None
+        self._sleep = Sleep()
         self._unsent: Buffer = b""
         self._received_bytes = 0
 
@@ -68,39 +68,22 @@ class StepwiseReading:
                     self._send(self._unsent)
                     is_done = bool(self._unsent) or self._step()
                 else:
-                    await self._sleep()
+                    await self._sleep.until_woken()
                     is_done = True
             return self._received_bytes
         finally:
             self._watcher.forget(descriptor)
 
-    async def _sleep(self) -> None:
-        self._sleeper = trio.lowlevel.current_task()
-
-        def stop_sleeping(_: object) -> trio.lowlevel.Abort:
-            self._sleeper = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        await trio.lowlevel.wait_task_rescheduled(stop_sleeping)
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            try:
-                raise failure
-            finally:
-                # The exception's traceback has this frame: the two would form a reference cycle.
-                del failure
-
     def _on_ready(self, events: int) -> bool:
-        if self._sleeper is None:
+        if self._sleep.task is None:
             return False
         try:
             is_done = self._step()
         except Exception as failure:
-            self._failure = failure
+            self._sleep.failure = failure
             is_done = True
         if is_done:
-            sleeper, self._sleeper = self._sleeper, None
-            trio.lowlevel.reschedule(sleeper)
+            self._sleep.wake()
         return False
 
     def _step(self) -> bool:

@@ -33,6 +33,7 @@ from .pending import Pending, completed
 from .readiness import HANGUP, Readiness
 from .receive_buffer_cy import LENGTH, InvalidFrameError, ReceiveBuffer
 from .request_times import ConnectionTimes, RequestTimes
+from .sleeping import Sleep
 from .transport import COPIED_BYTES, GATHERED_BYTES, WOULD_BLOCK
 
 logger = logging.getLogger(__name__)
@@ -92,8 +93,7 @@ class Connection:
         """The present answer, or the coroutine for it, if the connection's own task must send it."""
         self._life = trio.CancelScope()
         self._muted = trio.CancelScope()
-        self._sleeper: trio.lowlevel.Task | None = None
-        self._failure: Exception | None = None
+        self._sleep = Sleep()
         self._pending: deque[Pending[Any]] = deque()
         """Answers that are not sent yet, in order."""
         self._waits_for_all = False
@@ -116,7 +116,7 @@ class Connection:
     @property
     def waits_for_input(self) -> bool:
         """Whether no request is in progress."""
-        return self._sleeper is not None and not self._pending
+        return self._sleep.task is not None and not self._pending
 
     @property
     def has_unhandled(self) -> bool:
@@ -145,7 +145,7 @@ class Connection:
             logger.exception("closing %s after an unexpected error", self._description())
         finally:
             self._abandon()
-            self._failure = None
+            self._sleep.failure = None
             # The two would form a reference cycle.
             self.client.disconnect = not_connected
             close(self._in_hand)
@@ -157,7 +157,7 @@ class Connection:
         self._draining = True
         self._muted.cancel()
         self._admission.cancel()
-        self._wake()
+        self._sleep.wake()
 
     def disconnect(self) -> None:
         """Stop at once."""
@@ -203,7 +203,8 @@ class Connection:
         while True:
             need = self._work()
             if need in ASLEEP:
-                await self._sleep()
+                # `_on_ready` and `_on_complete` act for this task meanwhile.
+                await self._sleep.until_woken()
             elif need is Need.TURN:
                 await trio.lowlevel.checkpoint()
             elif need is Need.OUTPUT:
@@ -216,23 +217,6 @@ class Connection:
             else:
                 await self._transport.flush()
                 return
-
-    async def _sleep(self) -> None:
-        """Leave the connection to `_on_ready` until it needs this task. Raises the exception that occurred there."""
-        self._sleeper = trio.lowlevel.current_task()
-
-        def stop_sleeping(_: object) -> trio.lowlevel.Abort:
-            self._sleeper = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        await trio.lowlevel.wait_task_rescheduled(stop_sleeping)
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            try:
-                raise failure
-            finally:
-                # The exception's traceback has this frame: the two would form a reference cycle.
-                del failure
 
     async def _answer_in_hand(self) -> None:
         # The coroutine may wait long; answers that are ready must not wait with it.
@@ -453,7 +437,7 @@ class Connection:
     def _on_complete(self) -> None:
         """Send answers, in the task that has completed one of them."""
         is_first = bool(self._pending) and self._pending[0].is_complete
-        if self._sleeper is None or self._is_working or not is_first:
+        if self._sleep.task is None or self._is_working or not is_first:
             return
         try:
             need = self._send_completed()
@@ -462,13 +446,13 @@ class Connection:
             if need is None:
                 self._note_sent()
         except Exception as failure:
-            self._failure = failure
+            self._sleep.failure = failure
             need = Need.END
         has_more = not self._is_blocked and (
             self._frame is not None or not self._buffer.is_empty or self._may_have_input
         )
         if need is not None or has_more or self._draining or self._is_at_end:
-            self._wake()
+            self._sleep.wake()
 
     def _abandon(self) -> None:
         """Give up the pending answers, as the connection ends."""
@@ -486,25 +470,20 @@ class Connection:
         self._may_have_input = True
         if events & HANGUP:
             self.client.hangup.set()
-        if self._sleeper is None:
+        if self._sleep.task is None:
             return False
         has_rest = bool(self._pending) or self._in_hand is not None or self._frame is not None
         has_rest = has_rest or not self._buffer.is_empty or self.client.throttle_ms > 0 or events & HANGUP != 0
         try:
             need = self._work(has_rest=has_rest)
         except Exception as failure:
-            self._failure = failure
+            self._sleep.failure = failure
             need = Need.END
         if need is TURN:
             return True
         if need not in ASLEEP:
-            self._wake()
+            self._sleep.wake()
         return False
-
-    def _wake(self) -> None:
-        if self._sleeper is not None:
-            task, self._sleeper = self._sleeper, None
-            trio.lowlevel.reschedule(task)
 
     def _description(self) -> str:
         return "connection {} from {}:{}".format(self.client.connection_id, *self.client.peer)

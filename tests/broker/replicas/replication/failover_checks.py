@@ -34,7 +34,9 @@ async def check_transactions(bootstrap: str, writers: Iterable[Writer | Librdkaf
         assert [value for _, value in copies[partition]] == [value for _, value in held], f"copies of {partition}"
     async with Consumer(bootstrap, group_id=GROUP, enable_auto_commit=False) as consumer:
         committed = await consumer.committed(*_places(LEDGER))
-    assert committed == {(LEDGER, partition): held[-1][0] + 1 for partition, held in ledger.items()}
+    # On a loaded machine a partition may have got no transaction before the failure.
+    expected = {(LEDGER, partition): held[-1][0] + 1 for partition, held in ledger.items() if held}
+    assert {place: committed.get(place) for place in expected} == expected
     return sum(len(held) for held in ledger.values())
 
 
