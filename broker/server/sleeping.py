@@ -12,7 +12,7 @@ class Sleep:
         self.task: trio.lowlevel.Task | None = None
         """The task that sleeps here, for which callbacks may act; None if it is awake."""
         self.failure: Exception | None = None
-        """What the task will raise when it wakes."""
+        """The exception that the task will raise when it wakes; None for none."""
 
     async def until_woken(self) -> None:
         """Sleep until `wake` is called. Raises `failure`."""
