@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import re
 import socket
@@ -65,6 +66,10 @@ def security_protocol(name: str, protocol_map: Mapping[str, str]) -> str:
     return protocol
 
 
+ABSENT = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+"""The errors of an address that this machine does not have, such as ::1 of localhost in a container without IPv6."""
+
+
 @dataclass(frozen=True, slots=True)
 class SocketOptions:
     """A set of options of listening sockets; a buffer size of -1 leaves it to the operating system."""
@@ -77,19 +82,28 @@ class SocketOptions:
 
 
 def open_sockets(endpoint: Endpoint, options: SocketOptions) -> list[socket.socket]:
-    """Return listening, non-blocking sockets for every address of the endpoint's host.
+    """Return listening, non-blocking sockets for every address of the endpoint's host that this machine has.
 
     All interfaces are one socket for both IP versions if the system has IPv6. Raises ListenerError.
     """
     sockets: list[socket.socket] = []
     port = endpoint.port
+    absent: OSError | None = None
     try:
         for family, address in _addresses(endpoint):
-            listening = _bind(family, address, port)
+            try:
+                listening = _bind(family, address, port)
+            except OSError as error:
+                if error.errno not in ABSENT:
+                    raise
+                absent = error
+                continue
             sockets.append(listening)
             _set_buffers(listening, options)
             listening.listen(options.backlog)
             port = port or listening.getsockname()[1]
+        if absent is not None and not sockets:
+            raise absent
     except OSError as error:
         for opened in sockets:
             opened.close()
