@@ -76,7 +76,7 @@ INSTALLATION_LIMIT_S = 600.0
 
 @dataclass(frozen=True)
 class Extent:
-    """How much is measured: the rounds that count, and whether Kafka is measured too."""
+    """A choice of the rounds that count and of the brokers: Gregor alone, or Kafka too."""
 
     rounds: int
     has_kafka: bool = True

@@ -1,4 +1,4 @@
-"""The goals: for each kind of work a figure and its bound, and what a measurement makes of it."""
+"""The goals of speed: a bound for each figure of each kind of work, and the comparison of measured values with it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Result:
-    """What was measured for a goal: the values of each round; `measured` is compared with the bound."""
+    """A comparison of the values of each round with the goal's bound."""
 
     goal: Goal
     gregor: Sequence[float]

@@ -168,11 +168,8 @@ class _Fetcher:
     def pieces(self) -> Iterator[FetchedPiece]:
         """Yield all pieces of the range."""
         while self._position < self._range.end_offset:
-            try:
-                data = self._ask()
-                self._check(data)
-            except (BrokerError, ConnectionLostError) as failure:
-                self._recover(failure)
+            data = self._ask_checked()
+            if data is None:
                 continue
             stored = memoryview(data.records or b"")  # type: ignore[arg-type]
             end, next_offset = seek(stored, 0, len(stored), MAX_INT64, ANY_TIME)
@@ -209,15 +206,20 @@ class _Fetcher:
     def _first_offset_at(self, offset: int) -> int:
         """Return the first offset of the batch that a fetch at an offset begins with; `offset` if there is none."""
         self._position, self._max_bytes = offset, 1
-        while True:
-            try:
-                data = self._ask()
-                self._check(data)
-            except (BrokerError, ConnectionLostError) as failure:
-                self._recover(failure)
-                continue
-            stored = memoryview(data.records or b"")  # type: ignore[arg-type]
-            return next((batch.stored_offset for batch in iter_batches(stored)), offset)
+        while (data := self._ask_checked()) is None:
+            pass
+        stored = memoryview(data.records or b"")  # type: ignore[arg-type]
+        return next((batch.stored_offset for batch in iter_batches(stored)), offset)
+
+    def _ask_checked(self) -> PartitionData | None:
+        """Return the answer to a fetch at the position; None after a failure, which may have moved the position."""
+        try:
+            data = self._ask()
+            self._check(data)
+        except (BrokerError, ConnectionLostError) as failure:
+            self._recover(failure)
+            return None
+        return data
 
     def _ask(self) -> PartitionData:
         """Return the leader's answer at the position. Raises BrokerError, ConnectionLostError."""

@@ -56,7 +56,7 @@ class CopyProgress:
 
         def look() -> None:
             while not over.wait(LOOK_EVERY_S):
-                # The copy itself tells of a target that is away.
+                # The copy reports a target that cannot be reached.
                 with contextlib.suppress(PipelineError):
                     positions = self._begins | self._committed()
                     self._tell(desk, positions)

@@ -56,7 +56,7 @@ def subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def import_subject() -> ModuleType:
-    """Import the module anew, with kept bytecode."""
+    """Import the module once more, with kept bytecode."""
     sys.modules.pop("generated_subject", None)
     importlib.invalidate_caches()
     with kept_bytecode("subject"):

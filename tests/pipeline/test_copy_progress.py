@@ -28,7 +28,7 @@ LIMIT_S = 60.0
 
 
 class Board:
-    """What a desk was told while a job ran."""
+    """A record of the progress that a job reported while it ran."""
 
     def __init__(self) -> None:
         self.positions: list[tuple[str, int, int, int]] = []

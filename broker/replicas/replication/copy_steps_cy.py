@@ -157,8 +157,8 @@ class CopySteps:
     def take(self, size_bytes: int) -> bytes | None:
         """Append the records of the plain answer in the first ``size_bytes``, and return the next request.
 
-        Returns None, with nothing done, for any other answer. Raises as `AppendableLog` does if a disk fails; then the
-        session must begin anew, as some of the records may be appended.
+        Returns None, with nothing done, for any other answer. Raises as `AppendableLog` does if a disk fails; a new
+        session must follow then, as some of the records may be appended.
         """
         if self.is_over or not self._finds(size_bytes):
             return None

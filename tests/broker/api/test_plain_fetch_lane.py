@@ -269,18 +269,6 @@ async def test_the_first_request_of_a_client_is_left_to_the_handler(ways: TwoWay
     assert client.request_counts[ApiKey.FETCH, 11] == 1
 
 
-@pytest.mark.parametrize(
-    "properties",
-    [
-        {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"},
-        {"gregor.fault.injection.enable": "true"},
-    ],
-    ids=["authorizer", "faults"],
-)
-async def test_brokers_that_read_each_request_have_no_lane(asking: Asking) -> None:
-    assert asking.broker.dispatcher._plain_fetch is None
-
-
 async def test_damaged_requests_are_answered_as_by_the_handler(ways: TwoWays) -> None:
     chance = random.Random(7)
     taken = 0

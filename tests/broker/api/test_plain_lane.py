@@ -213,6 +213,7 @@ async def test_requests_under_quotas_are_left_to_the_handler(asking: Asking, dis
 )
 async def test_brokers_that_read_each_request_have_no_lane(asking: Asking) -> None:
     assert asking.broker.dispatcher.plain_lane is None
+    assert asking.broker.dispatcher._plain_fetch is None
 
 
 @pytest.mark.parametrize("version", VERSIONS)
