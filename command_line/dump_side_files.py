@@ -13,7 +13,8 @@ from ..storage.disk.checkpoints import MalformedCheckpointError
 from ..storage.disk.open_files import OpenFiles
 from ..storage.disk.read_only_files import ReadOnlyFiles
 from ..storage.index.enriched_tags import tags_by_entry
-from ..storage.index.offset_index import NO_COUNT, NO_RECEIPT, NON_KEYED, IndexDamagedError, IndexEntry, OffsetIndex
+from ..storage.index.index_format import NO_COUNT, NO_RECEIPT, NON_KEYED, IndexDamagedError, IndexEntry
+from ..storage.index.offset_index import OffsetIndex
 from ..storage.index.transaction_index import ENTRY as TRANSACTION_ENTRY
 from ..storage.index.transaction_index import VERSION as TRANSACTION_VERSION
 from ..storage.index.transaction_index import parse_entries

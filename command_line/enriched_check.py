@@ -11,7 +11,7 @@ from ..protocol.records.enriched import KafkaTags, encode_message, iter_messages
 from ..protocol.records.enriched import iter_records as iter_enriched_records
 from ..protocol.records.enriched_copy import enriched_copies
 from ..protocol.records.record import NO_TIMESTAMP, Record
-from ..storage.index.offset_index import NO_COUNT, NO_RECEIPT, IndexEntry
+from ..storage.index.index_format import NO_COUNT, NO_RECEIPT, IndexEntry
 
 
 class Contents(NamedTuple):

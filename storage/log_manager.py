@@ -27,6 +27,7 @@ from .log.log_config import LONG_MAX, LogConfig
 from .log.partition_log import PartitionLog
 from .log.retention import apply_retention
 from .log.segment import SegmentDamagedError
+from .log_checkpoints import high_watermarks, write_recovery_points
 from .log_move import LogMove
 from .many_logs import for_many
 from .producers.producer_state import PRODUCER_ID_EXPIRATION_MS
@@ -173,8 +174,8 @@ class LogManager:
         if directory.health.failure is not None:
             return
         try:
-            _write_checkpoints(directory, self._logs_in(directory))
-            if known := _high_watermarks(directory, self._logs_in(directory)):
+            write_recovery_points(directory, self._logs_in(directory))
+            if known := high_watermarks(directory, self._logs_in(directory)):
                 directory.write_checkpoint(paths.REPLICATION_CHECKPOINT, known)
             if is_clean:
                 directory.mark_closed()
@@ -266,7 +267,7 @@ class LogManager:
         return [
             _logged(partial(directory.write_checkpoint, paths.REPLICATION_CHECKPOINT, known))
             for directory in self._directories
-            if directory.health.failure is None and (known := _high_watermarks(directory, self._logs_in(directory)))
+            if directory.health.failure is None and (known := high_watermarks(directory, self._logs_in(directory)))
         ]
 
     def delete(self, topic: str, partition: int) -> None:
@@ -424,7 +425,7 @@ class LogManager:
     def due_checkpoints(self) -> list[Slow]:
         """Return functions that write changed recovery points and log start offsets to the checkpoints."""
         return [
-            _logged(partial(_write_checkpoints, directory, self._logs_in(directory)))
+            _logged(partial(write_recovery_points, directory, self._logs_in(directory)))
             for directory in self._directories
             if directory.health.failure is None
         ]
@@ -467,29 +468,6 @@ def _close(named: tuple[TopicPartition, PartitionLog]) -> bool:
         logger.error("%s was not closed: %s", name, fault)
         return False
     return True
-
-
-def _write_checkpoints(directory: LogDirectory, logs: list[tuple[TopicPartition, PartitionLog]]) -> None:
-    """Write recovery points and log start offsets. Raises OSError, and BrokerError if the directory has failed."""
-    directory.health.check()
-    unopened = directory.unopened.items()
-    recovery_points = {name: known.recovery_point for name, known in unopened}
-    log_starts = {name: known.log_start_offset for name, known in unopened if known.log_start_offset}
-    recovery_points.update((name, log.recovery_point) for name, log in logs)
-    recovery_points.update(directory.kept_recovery_points)
-    log_starts.update(
-        (name, log.log_start_offset) for name, log in logs if log.log_start_offset > log.segment_list.base_offset
-    )
-    directory.write_checkpoint(paths.RECOVERY_POINT_CHECKPOINT, recovery_points)
-    directory.write_checkpoint(paths.LOG_START_CHECKPOINT, log_starts)
-
-
-def _high_watermarks(
-    directory: LogDirectory, logs: list[tuple[TopicPartition, PartitionLog]]
-) -> dict[TopicPartition, int]:
-    known = {name: log.high_watermark for name, log in logs if not log.sole_replica}
-    known.update((name, it.high_watermark) for name, it in directory.unopened.items() if it.high_watermark)
-    return known
 
 
 def _logged(step: Slow) -> Slow:

@@ -29,7 +29,8 @@ from ...protocol.topic_partition import TopicPartition
 from ...storage.disk import checkpoints, paths
 from ...storage.disk.files import OsFile, OsFiles, OsMappedTable
 from ...storage.disk.open_files import OpenFiles
-from ...storage.index.offset_index import IndexDamagedError, OffsetIndex
+from ...storage.index.index_format import IndexDamagedError
+from ...storage.index.offset_index import OffsetIndex
 from ...storage.recovery.directory_verification import find_partitions
 from ...storage.recovery.recovery import ScanRules, scan
 from ..errors import DamagedLogError, OptionError, reason

@@ -21,7 +21,7 @@ from ..disk.files import Files
 from ..disk.io_throttle import IoThrottle
 from ..disk.open_files import OpenFiles
 from ..index.batch_tags import BatchTags, tags_inside
-from ..index.offset_index import NO_COUNT, NO_RECEIPT, NON_KEYED, IndexEntry
+from ..index.index_format import NO_COUNT, NO_RECEIPT, NON_KEYED, IndexEntry
 from ..log.log_config import LogConfig
 from ..log.partition_log import PartitionLog
 from ..log.segment import Segment

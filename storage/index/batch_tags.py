@@ -18,7 +18,8 @@ from ...protocol.errors import BrokerError
 from ...protocol.records import v0, v2
 from ...protocol.records.batches import BatchView, iter_records
 from ...protocol.records.record import TimestampType
-from .offset_index import NO_COUNT, NO_RECEIPT, NON_KEYED, IndexEntry, OffsetIndex
+from .index_format import NO_COUNT, NO_RECEIPT, NON_KEYED, IndexEntry
+from .offset_index import OffsetIndex
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...protocol.records.tag_runs import NO_FIRST_OFFSET, NO_TAG_RUNS, TagRun, TagRuns, one_run
 from ..log.log_slice import LogSlice
-from .offset_index import NO_COUNT, NON_KEYED
+from .index_format import NO_COUNT, NON_KEYED
 
 
 def tag_runs_of(log_slice: LogSlice) -> TagRuns:

@@ -10,7 +10,7 @@ from ...protocol.records import v0, v2
 from ...protocol.records.batches import BatchView
 from ...protocol.records.enriched import KafkaTags
 from ..log.segment import Segment
-from .offset_index import NO_COUNT, NO_RECEIPT, NON_KEYED, IndexEntry
+from .index_format import NO_COUNT, NO_RECEIPT, NON_KEYED, IndexEntry
 
 
 def tags_of(segment: Segment, batch: BatchView) -> KafkaTags:

@@ -1,105 +1,38 @@
-"""The index of one segment: `<offset, timestamp, position>` and the enriched tags, for look-ups by offset and by time.
-
-    header   96 bytes: what `SUMMARY` packs, then its CRC-32, then zeros
-    entries  32 bytes each, in the order of the log:
-             uint32 offset - base offset of the segment    first offset of the batch
-             uint32 position                               of the batch in the .log file
-             int64  timestamp                              largest in the segment up to and with this batch
-             int64  receipt                                tag 0, milliseconds: receipt time (-1: unknown)
-             int32  num_messages                           tag 32: records in a v0 or v1 wrapper (-1: header says it)
-             uint16 flags                                  boolean tags: see NON_KEYED
-             uint16 checksum                               odd, so that a zeroed page holds no entry
-
-A batch gets an entry if more than `index.interval.bytes` lie between it and the last batch with an entry, or if its
-tags differ from their defaults. Receipt and flags default to those of the entry before, so batches that were received
-together need one entry. Receipt times of v0 messages are exact, as these messages have no other time; those of v1 and
-v2 batches are exact to `RECEIPT_RESOLUTION_MS`.
+"""The index of one segment: look-ups by offset, by time and by position, in a mapped file laid out by `index_format`.
 
 The index can be rebuilt from the log, except for receipt times: see `batch_tags`. Any inconsistency raises
-`IndexDamagedError`, and the segment rebuilds the index. The seed of all checksums is the segment's base offset, so the
-index of another segment is detected.
-
-The summary in the header is written when the segment is finished or closed, and is valid while the log has the size
-in the summary.
+`IndexDamagedError`, and the segment rebuilds the index.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
 from struct import Struct
-from typing import NamedTuple
 
 from ..disk.files import MappedTable
 from ..disk.open_files import OpenFiles
+from .index_format import (
+    ENTRY,
+    ENTRY_SIZE,
+    HEADER_SIZE,
+    NO_COUNT,
+    NO_RECEIPT,
+    RECEIPT_RESOLUTION_MS,
+    IndexDamagedError,
+    IndexEntry,
+    IndexSummary,
+    entry_checksum,
+    pack_header,
+    parse_summary,
+)
 
-SIGNATURE = b"GRGRIDX\x02"
-HEADER_SIZE = 96
-ENTRY = Struct(">IIqqiHH")
-ENTRY_SIZE = ENTRY.size
-SUMMARY = Struct(">qqqqqqqiiBBBI")
-CRC = Struct(">I")
 _HEADER = Struct(f"{HEADER_SIZE}s")
-_CHECKED_SIZE = ENTRY_SIZE - 2
 _RELATIVE_OFFSET, _POSITION, _TIMESTAMP, _RECEIPT = range(4)
 _BOTH_SIDES = 3
-
-NON_KEYED = 0x01
-"""The flag of a compressed batch without keys; without this flag a reader has to decompress the batch to know."""
-
-NO_RECEIPT = -1
-RECEIPT_RESOLUTION_MS = 1000
-"""A v1 or v2 batch that was received so long after the batch of the last entry gets an entry of its own."""
-NO_COUNT = -1
 
 MIN_CAPACITY = 4096
 """The size in bytes of a new index file (125 entries); the file doubles when full and is trimmed at the end."""
 MAX_GROWTH = 1 << 20
-
-
-class IndexDamagedError(Exception):
-    """An index with invalid checksums, or one that contradicts its log."""
-
-
-class IndexEntry(NamedTuple):
-    """One entry with its absolute offset; fields as in the file."""
-
-    offset: int
-    position: int
-    timestamp: int
-    receipt: int
-    num_messages: int
-    flags: int
-
-
-@dataclass(slots=True)
-class IndexSummary:
-    """The summary of a finished or cleanly closed segment; timestamps in ms, -1 for none."""
-
-    base_offset: int
-    log_size_bytes: int = -1
-    """-1 in a segment that is being written."""
-    next_offset: int = -1
-    max_timestamp: int = -1
-    max_timestamp_offset: int = -1
-    first_timestamp: int = -1
-    receipt: int = NO_RECEIPT
-    """The newest receipt time of an entry."""
-    interval_bytes: int = 0
-    entry_count: int = -1
-    """-1 in an active segment: the entries end at the first zeros."""
-    magics: int = 0
-    """Bit m is set if batches of magic m may be present."""
-    has_gaps: int = 0
-    """1 if offsets may be missing, as after compaction or in a log of unknown history."""
-    has_producers: int = 1
-    """0 if the log was closed with this segment and without idempotent producers: there is no snapshot."""
-    transactions_crc: int = 0
-    """The CRC-32 of the segment's `.txnindex`, whose entries have no CRC; 0 if there is no such file."""
-
-
-_SUMMARY_FIELDS = tuple(field.name for field in fields(IndexSummary))
 
 
 class OffsetIndex:
@@ -246,8 +179,7 @@ class OffsetIndex:
 
     def _write_header(self, summary: IndexSummary) -> None:
         table = self._table or self._open()
-        packed = SUMMARY.pack(*(getattr(summary, name) for name in _SUMMARY_FIELDS))
-        table.pack(_HEADER, 0, SIGNATURE + packed + CRC.pack(zlib.crc32(packed)))
+        table.pack(_HEADER, 0, pack_header(summary))
 
     # --- reads ---
 
@@ -278,7 +210,7 @@ class OffsetIndex:
         self.recently_used = True
         at = HEADER_SIZE + number * ENTRY_SIZE
         relative, position, timestamp, receipt, num_messages, flags, checksum = table.unpack(ENTRY, at)
-        if checksum != self._checksum(table.part(at, at + ENTRY_SIZE)):
+        if checksum != entry_checksum(table.part(at, at + ENTRY_SIZE), self.base_offset):
             raise IndexDamagedError(f"entry {number} of {self.path} has a wrong checksum")
         return IndexEntry(self.base_offset + relative, position, timestamp, receipt, num_messages, flags)
 
@@ -301,7 +233,7 @@ class OffsetIndex:
         count = 0
         for at in range(HEADER_SIZE, len(data) - ENTRY_SIZE + 1, ENTRY_SIZE):
             relative, *fields, checksum = ENTRY.unpack_from(data, at)
-            is_good = checksum == self._checksum(data[at : at + ENTRY_SIZE])
+            is_good = checksum == entry_checksum(data[at : at + ENTRY_SIZE], self.base_offset)
             salvaged.append(IndexEntry(self.base_offset + relative, *fields) if is_good else None)
             if any(data[at : at + ENTRY_SIZE]):
                 count = len(salvaged)
@@ -441,11 +373,8 @@ class OffsetIndex:
 
     def _write_entry(self, table: MappedTable, number: int, entry: IndexEntry) -> None:
         fields = (entry.offset - self.base_offset, *entry[1:])
-        checksum = self._checksum(ENTRY.pack(*fields, 0))
+        checksum = entry_checksum(ENTRY.pack(*fields, 0), self.base_offset)
         table.pack(ENTRY, HEADER_SIZE + number * ENTRY_SIZE, *fields, checksum)
-
-    def _checksum(self, entry: bytes) -> int:
-        return zlib.crc32(entry[:_CHECKED_SIZE], self.base_offset & 0xFFFFFFFF) & 0xFFFF | 1
 
     def _count_up_to(self, field: int, limit: int) -> int:
         """Count the entries with a raw `field` of at most `limit`; offset, position and timestamp only rise.
@@ -469,20 +398,3 @@ class OffsetIndex:
             if sides == _BOTH_SIDES:
                 probe = (low + high) // 2
         return low
-
-
-def may_have_gaps(summary: IndexSummary | None) -> bool:
-    """Return whether offsets may be missing in a segment with this summary; True without a summary."""
-    return summary is None or bool(summary.has_gaps)
-
-
-def parse_summary(header: bytes, base_offset: int) -> IndexSummary | None:
-    """Parse the summary in an index file's first bytes; None without one, or if damaged or of another segment."""
-    start, end = len(SIGNATURE), len(SIGNATURE) + SUMMARY.size
-    if len(header) < HEADER_SIZE or header[:start] != SIGNATURE:
-        return None
-    packed = header[start:end]
-    if CRC.unpack_from(header, end)[0] != zlib.crc32(packed):
-        return None
-    summary = IndexSummary(*SUMMARY.unpack(packed))
-    return summary if summary.base_offset == base_offset else None

@@ -7,7 +7,7 @@ from ...protocol.records.batches import BatchView
 from ...protocol.records.tagged_batches import TaggedBatch
 from ..log.log_slice import LogSlice
 from .enriched_tags import tags_by_entry
-from .offset_index import NO_COUNT, IndexEntry
+from .index_format import NO_COUNT, IndexEntry
 
 
 def tags_in(log_slice: LogSlice, most_batches: int) -> list[TaggedBatch]:

@@ -12,7 +12,7 @@ from ...protocol.records.produced_cy import ProducedBatch
 from ...protocol.records.record import Buffer
 from ...protocol.records.tag_runs import NO_COUNT, NO_TAG_RUNS, TagRun, TagRuns
 from ..index.batch_tags import tags_inside
-from ..index.offset_index import NO_RECEIPT, NON_KEYED
+from ..index.index_format import NO_RECEIPT, NON_KEYED
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ except ImportError:
 
 from ..disk.files import OsMappedTable
 from ..index.batch_lookup import SegmentDamagedError
-from ..index.offset_index import ENTRY_SIZE, HEADER_SIZE
+from ..index.index_format import ENTRY_SIZE, HEADER_SIZE
 from .log_reading import HEADS_BYTES
 from .read_outcome import ReadOutcome
 
@@ -42,7 +42,7 @@ _NOWHERE = -1
 _ENTRY_SIZE = ENTRY_SIZE
 _HEADER_SIZE = HEADER_SIZE
 _OFFSET_AT, _POSITION_AT, _CHECKSUM_AT = 0, 4, 30
-"""The places of fields in an entry of the index (`offset_index`)."""
+"""The places of fields in an entry of the index (`index_format`)."""
 _FIRST_HEAD_BYTES = 128
 """The bytes that are read first: most look-ups end at the batch that the index has named."""
 _HEADS_BYTES = HEADS_BYTES

@@ -7,7 +7,7 @@ segments, as in Kafka (`UnifiedLog.deleteRetentionSizeBreachedSegments`). Record
 
 With `gregor.retention.by=receipt` the age is the time since this broker received the records, so wrong clocks of
 producers neither delete records at once nor keep them for ever. The index has these receipt times (tag 0, see
-`offset_index`).
+`index_format`).
 """
 
 from __future__ import annotations

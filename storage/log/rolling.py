@@ -6,7 +6,8 @@ import random
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ..clock import Clock
-from ..index.offset_index import NO_RECEIPT, OffsetIndex
+from ..index.index_format import NO_RECEIPT
+from ..index.offset_index import OffsetIndex
 from ..recovery.recovery import MAX_RELATIVE_OFFSET
 from .log_config import LogConfig
 from .segment import Segment

@@ -19,16 +19,16 @@ from ..disk.files import Buffer
 from ..disk.open_files import OpenFiles, SharedFile
 from ..index.batch_lookup import Place, SegmentDamagedError, first_batch_to
 from ..index.batch_tags import BatchTags, OldIndexTags, Tags
-from ..index.offset_index import (
+from ..index.index_format import (
     NO_COUNT,
     NO_RECEIPT,
     NON_KEYED,
     IndexDamagedError,
     IndexEntry,
     IndexSummary,
-    OffsetIndex,
     may_have_gaps,
 )
+from ..index.offset_index import OffsetIndex
 from ..index.transaction_index import TransactionIndex
 from ..recovery.recovery import ScanResult, ScanRules, scan
 from .appendable_segment_cy import AppendableSegment

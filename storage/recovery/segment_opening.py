@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ..compaction.segment_swap import finish_swaps_of_before
 from ..disk import paths
 from ..disk.open_files import OpenFiles
-from ..index.offset_index import may_have_gaps
+from ..index.index_format import may_have_gaps
 from ..index.transaction_index import TransactionIndexDamagedError
 from ..log.head_space import finish_reclaiming
 from ..log.leader_epochs import LeaderEpochs

@@ -16,7 +16,8 @@ from ..disk import paths
 from ..disk.checkpoints import MalformedCheckpointError, read_topic_id
 from ..disk.files import Files
 from ..disk.open_files import OpenFiles
-from ..index.offset_index import IndexDamagedError, IndexEntry, OffsetIndex, may_have_gaps
+from ..index.index_format import IndexDamagedError, IndexEntry, may_have_gaps
+from ..index.offset_index import OffsetIndex
 from ..index.transaction_index import ENTRY as TRANSACTION_ENTRY
 from ..index.transaction_index import TransactionIndex, TransactionIndexDamagedError, parse_entries
 from ..log.leader_epochs import LeaderEpochs

@@ -11,7 +11,8 @@ from gregor.storage.clock import ManualClock
 from gregor.storage.disk.files import OsFiles
 from gregor.storage.disk.open_files import OpenFiles
 from gregor.storage.index.copied_tags import tag_runs_of
-from gregor.storage.index.offset_index import NON_KEYED, IndexEntry, OffsetIndex
+from gregor.storage.index.index_format import NON_KEYED, IndexEntry
+from gregor.storage.index.offset_index import OffsetIndex
 from gregor.storage.log.log_config import LogConfig
 from gregor.storage.log.partition_log import AppendOrigin, PartitionLog
 from tests.storage.payloads import append, marker, payload

@@ -10,7 +10,7 @@ from gregor.protocol.records.validation import AppendRules, validate
 from gregor.storage.clock import ManualClock
 from gregor.storage.disk.open_files import OpenFiles
 from gregor.storage.index.enriched_tags import tags_of
-from gregor.storage.index.offset_index import ENTRY_SIZE, HEADER_SIZE, RECEIPT_RESOLUTION_MS
+from gregor.storage.index.index_format import ENTRY_SIZE, HEADER_SIZE, RECEIPT_RESOLUTION_MS
 from gregor.storage.log.log_config import LogConfig
 from gregor.storage.log.partition_log import PartitionLog
 from tests.storage.forgetful_files import ForgetfulFiles

@@ -6,7 +6,7 @@ from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.records.compression import Codec
 from gregor.storage.clock import ManualClock
 from gregor.storage.disk.open_files import OpenFiles
-from gregor.storage.index.offset_index import NO_RECEIPT
+from gregor.storage.index.index_format import NO_RECEIPT
 from gregor.storage.log.log_config import LogConfig
 from gregor.storage.log.partition_log import PartitionLog
 from gregor.storage.log.retention import apply_retention

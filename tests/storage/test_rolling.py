@@ -5,7 +5,7 @@ import pytest
 from gregor.protocol.records.compression import Codec
 from gregor.storage.clock import ManualClock
 from gregor.storage.disk.open_files import OpenFiles
-from gregor.storage.index.offset_index import NO_RECEIPT
+from gregor.storage.index.index_format import NO_RECEIPT
 from gregor.storage.log.log_config import LogConfig
 from gregor.storage.log.partition_log import PartitionLog
 from tests.storage.forgetful_files import ForgetfulFiles
