@@ -59,12 +59,7 @@ class Archive:
                 archive.commit(empty_batch(archive.manifest.next_number))
                 break
             archive = cls._of(known, root, desk, lock)
-        if known.value_type == description.value_type:
-            return archive
-        archive.table.evolve(values.arrow_type(), values.column())
-        evolved = replace(known, value_type=description.value_type)
-        evolved.replace_in(root)
-        return replace(archive, description=evolved)
+        return archive.evolved(values)
 
     @classmethod
     def _of(cls, description: ArchiveDescription, root: Location, desk: Desk, lock: ArchiveLock | None = None) -> Self:
@@ -79,6 +74,19 @@ class Archive:
         from .delta_tables import DeltaTables
 
         return cls(description, manifest, DeltaTables(description, manifest, desk), lock)
+
+    def evolved(self, values: ValueFormat) -> Self:
+        """Change the table so that it holds these values too; return the changed archive.
+
+        Raises PipelineError if the table cannot do that, OSError.
+        """
+        value_type = values.arrow_type()
+        if self.description.value_type == str(value_type):
+            return self
+        self.table.evolve(value_type, values.column())
+        evolved = replace(self.description, value_type=str(value_type))
+        evolved.replace_in(self.root)
+        return replace(self, description=evolved)
 
     @property
     def root(self) -> Location:

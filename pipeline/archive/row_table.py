@@ -101,7 +101,10 @@ class ParquetFiles:
 
     def evolve(self, wanted: pa.DataType, column: AvroColumn | None) -> None:
         """Refuse the change, see RowTable.evolve: each file has the types of its time."""
-        raise ManifestError(f"{self._root}: only archives in tables can have another schema later; use --format delta")
+        raise ManifestError(
+            f"{self._root}: only archives in tables can have another schema later; name the version that this one has "
+            "(--subject NAME:VERSION), or use --format delta with another root"
+        )
 
     def compact(self, desk: Desk, manifest: Manifest, kept_hours: float) -> tuple[int, int, ArchivedBatch | None]:
         """Merge small files, see RowTable.compact."""

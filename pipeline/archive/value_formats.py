@@ -45,12 +45,14 @@ REGISTERED_KINDS = {
 class RegisteredValues:
     """A registry with the schemas of the writers, and the reader's schema, which makes the columns.
 
-    `message` is the name of a Protobuf message, None for the first of the reader's schema.
+    `message` is the name of a Protobuf message, None for the first of the reader's schema. `followed` is the subject
+    whose latest version is the reader's schema, None if one version was chosen.
     """
 
     settings: RegistrySettings
     reader: RegisteredSchema
     message: str | None = None
+    followed: str | None = None
 
     @classmethod
     def of_subject(cls, settings: RegistrySettings, subject: str, message: str | None = None) -> RegisteredValues:
@@ -59,12 +61,13 @@ class RegisteredValues:
         Raises OptionError for a subject that the registry does not have, RegistryError.
         """
         name, colon, version = subject.rpartition(":")
-        named = bool(colon) and (version.isdigit() or version == LATEST)
+        if not colon or not (version.isdigit() or version == LATEST):
+            name, version = subject, LATEST
         try:
-            found = shared_registry(settings).latest(name if named else subject, version if named else LATEST)
+            found = shared_registry(settings).latest(name, version)
         except UnknownSchemaError as fault:
             raise OptionError(f"subject {subject}: {fault}") from None
-        return cls(settings, found, message)
+        return cls(settings, found, message, name if version == LATEST else None)
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,17 @@ class ValueFormat:
         found = cls(kind, schemas)
         found.decoder()
         return found
+
+    def newest(self) -> ValueFormat:
+        """Return the format by the subject's latest version; this one if that is the same or a version was chosen.
+
+        Raises OptionError, RegistryError.
+        """
+        known = self.registered
+        if known is None or known.followed is None:
+            return self
+        found = RegisteredValues.of_subject(known.settings, known.followed, known.message)
+        return self if found == known else ValueFormat.from_registry(self.kind, found)
 
     def arrow_type(self) -> pa.DataType:
         """Return the type of the column `value`. Raises OptionError for a schema without a column type."""

@@ -17,7 +17,7 @@ from ..spark_tasks import run_tasks
 from ..statistics.checksums import MODULUS, sum_of_places
 from .archive import Archive
 from .description import ArchiveDescription, TableFormat, Values
-from .field_folders import column_name, field_column, field_type
+from .field_folders import check_fields, column_name, field_column, field_type
 from .manifest import DATA, DEAD_LETTERS
 from .manifest_entry import ArchivedBatch, OffsetRange
 from .part_files import PartFiles
@@ -90,6 +90,19 @@ class ArchiveWriter:
         self.archive = archive
         self.manifest = archive.manifest
         self._values = values
+
+    def follow_schema(self) -> bool:
+        """Decode values by the latest version of the registry's subject, and change the table for it.
+
+        Returns whether there was another version. Raises PipelineError, RegistryError, OSError.
+        """
+        values = self._values.newest()
+        if values is self._values:
+            return False
+        check_fields(self.archive.description.fields, values.arrow_type())
+        self.archive = self.archive.evolved(values)
+        self._values = values
+        return True
 
     def write_round(
         self,
