@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 pytest.importorskip("pyspark", reason="the pipeline needs gregor-broker[spark]")
-fastavro = pytest.importorskip("fastavro", reason="schemas of a registry need gregor-broker[registry]")
+pytest.importorskip("fastavro", reason="schemas of a registry need gregor-broker[registry]")
+
+import fastavro
 
 from gregor.pipeline.archive import writing
 from gregor.pipeline.archive.description import Values
