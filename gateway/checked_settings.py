@@ -5,6 +5,8 @@ from __future__ import annotations
 from ..broker.config import BrokerConfig, ConfigError
 from ..broker.config.listener_rules import ANY_ADDRESS
 from ..broker.config.listeners import Endpoint, parse_endpoints, security_protocol
+from ..client.errors import ConfigError as ClientConfigError
+from ..client.wire.cluster import parse_servers
 from ..security.sasl import SCRAM_MECHANISMS
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -13,9 +15,11 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 def check_settings(config: BrokerConfig) -> None:
     """Check the listeners against the upstream brokers and the logins. Raises ConfigError."""
     endpoints = parse_endpoints("listeners", config.listeners)
-    for address in config.gregor_gateway_upstream:
-        if any(_is_at(endpoint, address) for endpoint in endpoints):
-            raise ConfigError(f"gregor.gateway.upstream: {address} is a listener of the gateway itself")
+    for host, port in upstream_servers(config):
+        if any(_is_at(endpoint, host, port) for endpoint in endpoints):
+            raise ConfigError(
+                f"gregor.gateway.upstream: {host}:{port} is a listener of the gateway itself; change one of the two"
+            )
     names = {endpoint.name for endpoint in endpoints}
     uses_sasl = any(security_protocol(name, config.security_protocols).startswith("SASL_") for name in names)
     if uses_sasl and config.gregor_gateway_sasl_pass_through:
@@ -30,10 +34,16 @@ def check_settings(config: BrokerConfig) -> None:
         )
 
 
-def _is_at(endpoint: Endpoint, address: str) -> bool:
+def upstream_servers(config: BrokerConfig) -> list[tuple[str, int]]:
+    """Return the hosts and ports of `gregor.gateway.upstream`. Raises ConfigError for one that cannot be read."""
+    try:
+        return parse_servers(config.gregor_gateway_upstream)
+    except ClientConfigError as error:
+        raise ConfigError(f"gregor.gateway.upstream: {error}") from None
+
+
+def _is_at(endpoint: Endpoint, host: str, port: int) -> bool:
     """Return whether an upstream address is that of a listener, as far as the names tell."""
-    host, _, port = address.rpartition(":")
-    if port != str(endpoint.port) or not endpoint.port:
+    if port != endpoint.port:
         return False
-    host = host.strip("[]")
     return host == endpoint.host or (host in LOOPBACK and endpoint.host in {*LOOPBACK, *ANY_ADDRESS})

@@ -23,6 +23,7 @@ from ..protocol.schema import NO_UUID
 from .dialling import dial, upstream_client_config
 from .link import Link
 from .offered import VersionRange, served_versions
+from .reachability import Reachability
 from .upstream_session import UpstreamSession
 
 logger = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ class Upstream:
             self._cluster = Cluster(config.gregor_gateway_upstream, self._client_config, Metrics("admin-client"))
         except ClientConfigError as error:
             raise ConfigError(f"gregor.gateway.upstream: {error}") from None
+        self._reachability = Reachability(",".join(config.gregor_gateway_upstream))
         self._readiness = readiness
         self._random = Random()
         self._leaders: dict[str, list[int]] = {}
@@ -62,6 +64,7 @@ class Upstream:
         """Follow the cluster's brokers until cancelled; report started at once, whether the cluster answers or not."""
         async with trio.open_nursery() as self._nursery:
             await self._nursery.start(self._cluster.run)
+            self._nursery.start_soon(self._reachability.report_silence)
             task_status.started()
             while True:
                 await self._refresh_brokers()
@@ -70,9 +73,10 @@ class Upstream:
     async def _refresh_brokers(self) -> None:
         try:
             await self._cluster.refresh(())
-        except (ConnectionLostError, AuthenticationFailedError, BrokerError) as error:
-            logger.debug("no metadata of the upstream cluster: %s", error)
+        except (ConnectionLostError, BrokerError) as error:
+            self._reachability.failed(error)
             return
+        self._reachability.answered()
         listed: list[Mapping[int, VersionRange]] = []
         for node in self.brokers:
             # A broker that cannot be reached is left out: the others answer.

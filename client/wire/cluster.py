@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -30,6 +31,12 @@ logger = logging.getLogger(__name__)
 Response = TypeVar("Response", bound=Message)
 
 DEFAULT_PORT = 9092
+SERVER = re.compile(
+    r"(?:[\w%.-]+://)?"
+    r"(?:\[(?P<bracketed>[\w%.:-]+)\]|(?P<host>[\w%.-]+|\w*:[\w:]*:[\w%.-]+(?=:)))"
+    r"(?::(?P<port>[0-9]{1,5}))?"
+)
+"""One bootstrap server; an IPv6 address without brackets has a port."""
 LAST_NODE_ID = 2**31 - 1
 """LAST_NODE_ID - n is the node id of the connection to broker n as a group's coordinator, as in Kafka's client."""
 
@@ -398,16 +405,18 @@ class Cluster:
 
 
 def parse_servers(servers: str | Iterable[str]) -> list[tuple[str, int]]:
-    """Return the hosts and ports in "host:port,[::1]:9092"; the port defaults to 9092. Raises ConfigError."""
+    """Return the hosts and ports in "host:port,[::1]:9092"; the port defaults to 9092. Raises ConfigError.
+
+    As in Kafka (`Utils.HOST_PORT_PATTERN`), an item may begin with the name of a listener: "PLAINTEXT://host:9092".
+    """
     items = servers.split(",") if isinstance(servers, str) else list(servers)
     addresses = []
     for item in items:
-        host, colon, port = item.strip().rpartition(":")
-        if not colon or port.endswith("]"):
-            host, port = item.strip(), str(DEFAULT_PORT)
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        found = SERVER.fullmatch(item.strip())
+        port = DEFAULT_PORT if found is None or found["port"] is None else int(found["port"])
+        if found is None or not 0 < port < 65536:
             raise ConfigError(f"bootstrap_servers must be HOST:PORT[,HOST:PORT...], not {item!r}")
-        addresses.append((host.strip("[]"), int(port)))
+        addresses.append((found["bracketed"] or found["host"], port))
     return addresses
 
 

@@ -19,6 +19,8 @@ VALID = {"listeners": "PLAINTEXT://:9092", "gregor.gateway.upstream": "kafka:909
             {"gregor.gateway.upstream": "kafka:9092,localhost:9092"},
             "localhost:9092 is a listener of the gateway",
         ),
+        ({"gregor.gateway.upstream": "localhost"}, "localhost:9092 is a listener of the gateway itself"),
+        ({"gregor.gateway.upstream": "kafka:9092;kafka-2:9092"}, "must be HOST:PORT"),
         ({"listeners": "PLAINTEXT://kafka:9092"}, "kafka:9092 is a listener of the gateway itself"),
         (
             {"listeners": "SASL_PLAINTEXT://:9092", "gregor.gateway.sasl.pass.through": "true"},

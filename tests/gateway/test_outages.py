@@ -37,7 +37,7 @@ def served(address: tuple[str, int]) -> str:
             time.sleep(0.1)
 
 
-def test_a_gateway_without_upstream_ends_connections(tmp_path: Path) -> None:
+def test_a_gateway_without_upstream_ends_connections(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Clients are disconnected and do not hang; as soon as upstream is there, the same gateway serves clients."""
     broker = start_broker(tmp_path)
     try:
@@ -47,8 +47,10 @@ def test_a_gateway_without_upstream_ends_connections(tmp_path: Path) -> None:
             for _ in range(2):
                 with Wire(address) as wire, pytest.raises(ConnectionError):
                     wire.ask(ApiKey.METADATA, 0, MetadataRequest())
-            broker.start_again()
-            served(address)
+            with caplog.at_level("INFO", "gregor.gateway.reachability"):
+                broker.start_again()
+                served(address)
+                assert f"{broker.bootstrap}: a broker answers" in caplog.text
     finally:
         broker.stop()
 

@@ -87,8 +87,10 @@ def test_upstream_connections_are_reauthenticated_without_a_reconnect(tmp_path: 
         assert kept == links
 
 
-def test_clients_are_disconnected_if_the_gateway_cannot_log_in_upstream(tmp_path: Path) -> None:
-    """The client is disconnected, as while no broker can be reached; it does not hang."""
+def test_clients_are_disconnected_if_the_gateway_cannot_log_in_upstream(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client is disconnected, as while no broker can be reached; the log says which keys to change."""
     settings = {
         "gregor.gateway.upstream.security.protocol": "SASL_PLAINTEXT",
         "gregor.gateway.upstream.sasl.mechanism": "PLAIN",
@@ -100,6 +102,7 @@ def test_clients_are_disconnected_if_the_gateway_cannot_log_in_upstream(tmp_path
         pytest.raises(ConnectionError),
     ):
         wire.ask(ApiKey.METADATA, 0, MetadataRequest())
+    assert "Change gregor.gateway.upstream.security.protocol, gregor.gateway.upstream.sasl.*" in caplog.text
 
 
 def principals(pair: GatewayAndBroker) -> set[str]:
