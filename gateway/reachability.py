@@ -1,4 +1,4 @@
-"""What the log of a gateway says while no upstream broker answers: at once, once for each outage, and what to change."""
+"""What a gateway logs while no upstream broker answers: at once, once for each outage, and what to change."""
 
 from __future__ import annotations
 
