@@ -51,7 +51,7 @@ def test_the_first_attempt_says_why_and_which_key_to_change(
 ) -> None:
     """A user need not wait for a second attempt."""
     with upstream() as address, gateway_before(address, ONE_ATTEMPT):
-        wait_until(lambda: warnings(caplog))
+        wait_until(lambda: bool(warnings(caplog)))
     (said,) = warnings(caplog)
     assert reason in said
     assert address in said
