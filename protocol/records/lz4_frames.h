@@ -12,10 +12,6 @@
 #define LZ4_BLOCK_BYTES 65536
 #define LZ4_FRAME_HEAD 7
 
-static inline uint32_t little_uint32(const uint8_t *data) {
-    return data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 | (uint32_t)data[3] << 24;
-}
-
 static inline void put_little_uint32(uint8_t *out, uint32_t value) {
     for (int index = 0; index < 4; index++)
         out[index] = (uint8_t)(value >> 8 * index);

@@ -43,6 +43,10 @@ typedef struct {
     uint32_t last_start;     /* bytes at the end of each block in which no match may begin */
 } lz_moved;
 
+static inline uint32_t little_uint32(const uint8_t *data) {
+    return data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 | (uint32_t)data[3] << 24;
+}
+
 static inline void lz_copy_match(uint8_t *out, size_t at, size_t distance, size_t length) {
     uint8_t *to = out + at, *end = to + length;
     const uint8_t *from = to - distance;
@@ -222,7 +226,8 @@ static const lz_match *lz_move_plain(lz_moved *moved, const lz_match *found, con
     for (; found < found_end && found->at < end && row < rows_end; found++) {
         uint32_t at = found->at, length = found->length, source = at - found->distance;
         size_t place = span_at[source >> LZ_SPAN_SHIFT];
-        const lz_span *holder = spans + (found->distance < at - from ? number : place);
+        place += (number - place) & -(size_t)(found->distance < at - from);
+        const lz_span *holder = spans + place;
         while (holder->from + holder->size <= source)
             holder++;
         uint32_t to = at + shift, source_at = source - holder->from, to_source = source_at + holder->to;

@@ -142,6 +142,47 @@ def test_batches_of_other_compressors(codec: Codec, kind: str, monkeypatch: pyte
         check(stored_as(records, codec, body), 1, monkeypatch)
 
 
+def snappy_elements(body: bytes, source: random.Random) -> bytes:
+    """Compress to one block with elements of all kinds: literals and matches of any length, distance and width."""
+    out, size = bytearray(), len(body)
+    while size >= 0x80:
+        out.append(size & 0x7F | 0x80)
+        size >>= 7
+    out.append(size)
+    at = 0
+    while at < len(body):
+        wanted = body[at : at + source.choice([1, 2, 4, 4, 8, 12, 64])]
+        found = source.choice([body.rfind, body.find])(wanted, max(0, at - 40_000), at - 1 + len(wanted))
+        if 0 <= found < at and source.randrange(10):
+            length, distance = len(wanted), at - found
+            kinds = [2] * (distance < 1 << 16) + [3] + [1, 1] * (4 <= length < 12 and distance < 2048)
+            kind = source.choice(kinds)
+            if kind == 1:
+                out += bytes([1 | (length - 4) << 2 | distance >> 8 << 5, distance & 0xFF])
+            else:
+                out += bytes([kind | (length - 1) << 2]) + distance.to_bytes(2 if kind == 2 else 4, "little")
+        else:
+            length = min(source.choice([1, 3, 7, 20, 33, 60, 61, 300]), len(body) - at)
+            width = source.choice([0, 1, 2, 3, 4] if length <= 60 else [1, 2, 3, 4] if length <= 256 else [2, 3, 4])
+            if width == 0:
+                out.append(length - 1 << 2)
+            else:
+                out += bytes([59 + width << 2]) + (length - 1).to_bytes(width, "little")
+            out += body[at : at + length]
+        at += length
+    return bytes(out)
+
+
+@pytest.mark.parametrize("kind", ["words", "repeated", "zeros", "noise"])
+@pytest.mark.parametrize(("size", "count"), [(10, 200), (100, 300), (1000, 20), (9000, 5)])
+def test_snappy_elements_of_all_kinds(kind: str, size: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = random.Random(size)
+    records = records_of(kind, size, count)
+    block = snappy_elements(v2.build_batch(records)[v2.RECORDS_AT :], source)
+    assert bytes(snappy.uncompress(block)) == v2.build_batch(records)[v2.RECORDS_AT :]
+    check(stored_as(records, Codec.SNAPPY, block), 1, monkeypatch)
+
+
 @pytest.mark.parametrize("codec", CODECS)
 def test_log_append_time_is_that_of_all_messages(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
     stored = stored_as(records_of("words", 100, 20), codec, timestamp_type=TimestampType.LOG_APPEND_TIME)
