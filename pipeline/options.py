@@ -91,9 +91,9 @@ def parse_assign(text: str) -> dict[str, tuple[int, ...]]:
     """Return the partitions by topic from the JSON of the connector's option `assign`. Raises OptionError."""
     try:
         parsed = json.loads(text)
-        chosen = {str(topic): tuple(sorted(int(number) for number in numbers)) for topic, numbers in parsed.items()}
+        chosen = {topic: tuple(sorted(set(numbers))) for topic, numbers in parsed.items()}
     except (ValueError, TypeError, AttributeError):
         chosen = {}
-    if not chosen:
+    if not chosen or any(type(number) is not int for numbers in chosen.values() for number in numbers):
         raise OptionError(f'assign must be like {{"topic": [0, 1]}}, not {text!r}')
     return chosen

@@ -8,8 +8,10 @@ from __future__ import annotations
 import difflib
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import SecuritySettingError
@@ -65,6 +67,8 @@ IGNORED_SASL_KEYS = (
 CLIENT_KEYS = frozenset({"security.protocol", "security.providers", *TLS_KEYS, *SASL_KEYS, *IGNORED_SASL_KEYS})
 SECRET_KEYS = SECRET_TLS_KEYS | {"sasl.jaas.config"}
 """The keys whose values are never shown."""
+_CONTENTS = "contents of the stores"
+"""The entry of a pickled `ClientSecurity` for the TLS settings without files."""
 
 
 def is_security_key(name: str) -> bool:
@@ -74,7 +78,7 @@ def is_security_key(name: str) -> bool:
 
 @dataclass(frozen=True)
 class ClientSecurity:
-    """The way in which a client connects; it may be copied to another process."""
+    """The way in which a client connects; it may be copied to another process, also on another machine."""
 
     protocol: str = "PLAINTEXT"
     tls: TlsSettings = field(default_factory=TlsSettings)
@@ -198,8 +202,23 @@ class ClientSecurity:
         return ClientLogin(self.mechanism, self.exchange(), client_id, versions)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the settings without what this process made of them."""
-        return {item.name: getattr(self, item.name) for item in fields(self)}
+        """Return the settings without what this process made of them, and the contents of the stores.
+
+        Another machine may lack the files of the stores.
+        """
+        state = {item.name: getattr(self, item.name) for item in fields(self)}
+        if self.uses_tls and self.context is None and self.tls.files:
+            # The copy's own files are read where these are gone.
+            with suppress(SecuritySettingError):
+                state[_CONTENTS] = self.tls.with_contents()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the settings of a copy, and the stores' contents where this machine lacks one of their files."""
+        contents = state.pop(_CONTENTS, None)
+        self.__dict__.update(state)
+        if contents is not None and not all(Path(name).exists() for name in self.tls.files):
+            self.__dict__["tls"] = contents
 
     def _token_function(self) -> TokenFunction:
         if self.token_function is not None:

@@ -178,6 +178,39 @@ class TlsSettings:
         return read_keystore(self.keystore_location, self.keystore_type, self.keystore_password, self.key_password)
 
     @property
+    def files(self) -> list[str]:
+        """The files of the stores."""
+        return [location for location in (self.keystore_location, self.truststore_location) if location is not None]
+
+    def with_contents(self) -> TlsSettings:
+        """Return the same settings with the contents of the stores in place of their files.
+
+        Raises SecuritySettingError.
+        """
+        inline = replace(self)
+        material = self.key_material()
+        if material is not None:
+            inline = replace(
+                inline,
+                keystore_type="PEM",
+                keystore_location=None,
+                keystore_password=None,
+                keystore_key=Password(material.private_key.decode()),
+                keystore_certificate_chain=Password(material.chain.decode()),
+                key_password=None,
+            )
+        if self.truststore_location is not None:
+            trusted = read_truststore(self.truststore_location, self.truststore_type, self.truststore_password)
+            inline = replace(
+                inline,
+                truststore_type="PEM",
+                truststore_location=None,
+                truststore_password=None,
+                truststore_certificates=Password(trusted),
+            )
+        return inline
+
+    @property
     def has_truststore(self) -> bool:
         """Whether the trusted certificates are configured, rather than those of the operating system."""
         return self.truststore_location is not None or self.truststore_certificates is not None

@@ -29,6 +29,11 @@ ENDING = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 STRATEGY = "startingOffsetsByTimestampStrategy"
 OFFSET_OPTIONS = (*STARTING, *ENDING, STRATEGY)
 
+MOST = 2**63 - 1
+"""The largest offset, time or number of any option: Java's largest long."""
+_WHOLE_NUMBER = re.compile(r"\s*[+-]?[0-9]+\s*")
+_MOST_DIGITS = 1000
+
 
 _UNITS_US = {
     "us": 1,
@@ -144,9 +149,11 @@ def parse_partition_map(name: str, text: str) -> dict[AnyTopicPartition, int]:
         numbers: dict[AnyTopicPartition, int] = {}
         for topic, partitions in topics.items():
             for partition, number in partitions.items():
-                if isinstance(number, bool) or not isinstance(number, int):
+                if type(number) is not int or abs(number) > MOST:
                     raise TypeError
                 numbers[topic, int(partition)] = number
+        if not numbers:
+            raise ValueError
     except (ValueError, AttributeError, TypeError):
         raise OptionError(f'{name} must be like {{"topic": {{"0": 23, "1": -1}}}}, not {text!r}') from None
     return numbers
@@ -160,12 +167,14 @@ def format_partition_map(numbers: Mapping[AnyTopicPartition, int]) -> str:
     return json.dumps(topics)
 
 
-def parse_int(name: str, text: str, *, least: int | None = None) -> int:
-    """Parse a whole number. Raises OptionError."""
-    try:
-        number = int(text)
-    except ValueError:
-        raise OptionError(f"{name} must be a whole number, not {text!r}") from None
+def parse_int(name: str, text: str, *, least: int | None = None, most: int = MOST) -> int:
+    """Parse a whole number as Java does, with blanks around it allowed. Raises OptionError."""
+    if _WHOLE_NUMBER.fullmatch(text) is None:
+        raise OptionError(f"{name} must be a whole number, not {text!r}")
+    # Python itself refuses to parse thousands of digits.
+    number = int(text) if len(text) <= _MOST_DIGITS else most + 1
+    if number > most:
+        raise OptionError(f"{name} must be at most {most}, not {text.strip()}")
     if least is not None and number < least:
         raise OptionError(f"{name} must be at least {least}, not {number}")
     return number

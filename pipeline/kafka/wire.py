@@ -39,6 +39,7 @@ Response = TypeVar("Response", bound=Message)
 READ_AHEAD_BYTES = 64 << 10
 """The read size for which several small answers come with one read; larger answers are read into their own memory."""
 DEFAULT_PORT = 9092
+MOST_PORT = 65535
 NUM_RETRIES = "fetchOffset.numRetries"
 RETRY_INTERVAL_MS = "fetchOffset.retryIntervalMs"
 NEWEST_BY_NAME: Mapping[AnyApiKey, int] = {ApiKey.FETCH: 12}
@@ -284,4 +285,4 @@ def _address(text: str) -> tuple[str, int]:
     host, separator, port = text.rpartition(":")
     if not separator:
         return text, DEFAULT_PORT
-    return host.strip("[]"), parse_int("kafka.bootstrap.servers", port, least=1)
+    return host.strip("[]"), parse_int("kafka.bootstrap.servers", port, least=1, most=MOST_PORT)

@@ -18,6 +18,7 @@ from gregor.pipeline.kafka.fetch_plan import split_ranges
 from gregor.pipeline.kafka.kafka_raw import KNOWN_OPTIONS, KafkaRawReader
 from gregor.pipeline.kafka.kafka_raw_stream import KafkaRawStreamReader, StreamOffsets
 from gregor.pipeline.kafka.read_plan import ReadPlan
+from gregor.pipeline.kafka.topic_choice import TopicChoice
 from gregor.pipeline.options import SourceOptions
 from gregor.pipeline.sink import kafka_sink
 from tests.broker_process import BrokerProcess
@@ -131,6 +132,17 @@ def test_defaults_are_those_of_the_table() -> None:
             {"startingOffsetsByTimestamp": '{"t": {"0": 5}}', "endingOffsetsByTimestamp": '{"t": {"0": 4}}'},
             "The specified start timestamp 5 is greater than the end timestamp 4 for topic t partition 0",
         ),
+        ({"startingOffsets": "{}"}, r"startingOffsets must be like .*, not '\{\}'"),
+        ({"startingOffsets": '{"t": {}}'}, "startingOffsets must be like"),
+        ({"endingOffsets": '{"t": {"0": 99999999999999999999}}'}, "endingOffsets must be like"),
+        ({"startingOffsets": '{"t": {"0": true}}'}, "startingOffsets must be like"),
+        ({"startingOffsets": '{"t": {"0": 1.0}}'}, "startingOffsets must be like"),
+        ({"startingTimestamp": "99999999999999999999"}, "startingTimestamp must be at most 9223372036854775807"),
+        ({"startingTimestamp": "9" * 5000}, "startingTimestamp must be at most 9223372036854775807"),
+        ({"kafkaConsumer.pollTimeoutMs": "1_000"}, "kafkaConsumer.pollTimeoutMs must be a whole number, not '1_000'"),
+        ({"fetchOffset.numRetries": "5L"}, "fetchOffset.numRetries must be a whole number, not '5L'"),
+        ({"fetchOffset.retryIntervalMs": "-1"}, "fetchOffset.retryIntervalMs must be at least 0, not -1"),
+        ({"kafka.bootstrap.servers": "localhost:99999"}, "kafka.bootstrap.servers must be at most 65535, not 99999"),
         ({"maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "6"}, r"minOffsetsPerTrigger\(6\) is higher than the"),
     ],
 )
@@ -139,6 +151,12 @@ def test_invalid_offset_and_timestamp_bounds_are_refused_without_a_broker(
 ) -> None:
     with pytest.raises(OptionError, match=complaint):
         KafkaRawReader(plan(options))
+
+
+@pytest.mark.parametrize("text", ['{"t": ["0"]}', '{"t": [0.5]}', '{"t": [true]}', '{"t": 0}', "{}", "[0]", "t"])
+def test_an_assignment_that_is_no_list_of_partitions_is_refused(text: str) -> None:
+    with pytest.raises(OptionError, match=r'^assign must be like \{"topic": \[0, 1\]\}, not'):
+        TopicChoice.from_options({"assign": text})
 
 
 @pytest.fixture
