@@ -25,7 +25,8 @@ def moved(security: ClientSecurity, *files: Path) -> ClientSecurity:
     sent = pickle.dumps(security)
     for file in files:
         file.unlink()
-    return pickle.loads(pickle.dumps(pickle.loads(sent)))
+    there: ClientSecurity = pickle.loads(pickle.dumps(pickle.loads(sent)))
+    return there
 
 
 @pytest.mark.parametrize("has_key", [False, True])
