@@ -25,6 +25,7 @@ from .client_connection import ClientConnection
 from .connection import Connection
 from .connection_views import Responder
 from .listener_activity import ListenerActivity
+from .pacing import pace, stop_pacing
 from .readiness import Readiness
 from .receive_buffer_cy import INITIAL_BYTES
 from .request_times import RequestTimes
@@ -117,6 +118,9 @@ class Server:
         self._waiting_for_slots = trio.lowlevel.ParkingLot()
         self._connection_numbers = itertools.count()
         self._listening = {endpoint: open_sockets(endpoint, options) for endpoint in endpoints}
+        opened = itertools.chain.from_iterable(self._listening.values())
+        self._congestion_control = max(map(stop_pacing, opened), default=b"")
+        """The system's congestion control for clients on other machines; empty if they have it already."""
         self.bound = [
             Endpoint(endpoint.name, endpoint.host, sockets[0].getsockname()[1])
             for endpoint, sockets in self._listening.items()
@@ -231,7 +235,9 @@ class Server:
             client_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             peer = plain_address(client_socket.getpeername())
             local = plain_address(client_socket.getsockname())
-            if peer[0] == local[0] and self._local_send_buffer_bytes >= 0:
+            if peer[0] != local[0]:
+                pace(client_socket, self._congestion_control)
+            elif self._local_send_buffer_bytes >= 0:
                 client_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._local_send_buffer_bytes)
         except OSError:
             client_socket.close()
