@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import select
 from collections import deque
 from collections.abc import Callable, Mapping
-from functools import partial
 from struct import Struct
 
 import trio
@@ -21,7 +21,7 @@ from ..broker.server.parts import Buffer
 from ..broker.server.pending import Pending
 from ..broker.server.readiness import HANGUP, Readiness
 from ..broker.server.receive_buffer_cy import LENGTH, InvalidFrameError, ReceiveBuffer
-from ..broker.server.transport import HAS_NO_PIPES, WOULD_BLOCK, SocketTransport
+from ..broker.server.transport import WOULD_BLOCK, SocketTransport
 from ..protocol.errors import BrokerError, DecodeError
 from ..security.errors import SaslAuthenticationError
 from .upstream_session import UpstreamSession
@@ -169,7 +169,7 @@ class Link:
         except BaseException:
             self.close()
             raise
-        return Stream(self, self._transport, self._limit_bytes)
+        return Stream(self, self._transport, self._limit_bytes, self._readiness.wait_alone)
 
     def end_stream(self) -> None:
         """Read further answers in the task of `Readiness` again; a second call does nothing."""
@@ -269,12 +269,16 @@ class Link:
 class Stream:
     """An answer that is read from the socket as its bytes arrive; `size` is that of its frame."""
 
-    __slots__ = ("_limit_bytes", "_link", "_transport", "correlation_id", "remaining", "size")
+    __slots__ = ("_limit_bytes", "_link", "_transport", "correlation_id", "remaining", "size", "wait_alone")
 
-    def __init__(self, link: Link, transport: SocketTransport, limit_bytes: int) -> None:
+    def __init__(
+        self, link: Link, transport: SocketTransport, limit_bytes: int, wait_alone: Callable[[int, int], bool]
+    ) -> None:
         self._link = link
         self._transport = transport
         self._limit_bytes = limit_bytes
+        self.wait_alone = wait_alone
+        """Waits for a socket without a pass of trio's loop (`Readiness.wait_alone`)."""
         self.size = 0
         self.correlation_id = 0
         self.remaining = 0
@@ -330,18 +334,32 @@ class Stream:
 
     @property
     def is_plain(self) -> bool:
-        """Whether `read_into_pipe` may be called."""
+        """Whether `move_now` may be called."""
         return self._transport.is_plain
 
-    async def read_into_pipe(self, pipe: int, most_bytes: int) -> int:
-        """Move up to ``most_bytes``, of which as many must be left, into an empty pipe, and return their number.
+    def move_now(self, pipe: int, most_bytes: int) -> int:
+        """Move up to ``most_bytes``, of which as many must be left, into an empty pipe, without waiting.
 
-        Returns `HAS_NO_PIPES` if the system cannot do so. Raises LinkLostError.
+        Returns their number, `WOULD_BLOCK`, or `HAS_NO_PIPES` if the system cannot do so. Raises LinkLostError.
         """
-        count = await self._received(partial(self._transport.receive_into_pipe, pipe, most_bytes), most_bytes)
-        if count != HAS_NO_PIPES:
+        try:
+            count = self._transport.receive_into_pipe(pipe, most_bytes)
+        except OSError as error:
+            raise self._lost(error) from error
+        if count == 0:
+            raise self._lost("closed the connection")
+        if count > 0:
             self.remaining -= count
         return count
+
+    async def wait_readable(self, most_bytes: int) -> None:
+        """Wait until ``most_bytes`` have arrived, which must be on their way. Raises LinkLostError."""
+        try:
+            self._transport.wake_at(most_bytes)
+            if not self.wait_alone(self._transport.descriptor, select.POLLIN):
+                await trio.lowlevel.wait_readable(self._transport.descriptor)
+        except (OSError, trio.ClosedResourceError) as error:
+            raise self._lost(error) from error
 
     def end(self) -> None:
         """Give the link back; a link whose answer was not read completely is closed."""
@@ -364,20 +382,19 @@ class Stream:
         return await self._some(space)
 
     async def _some(self, space: memoryview) -> int:
-        return await self._received(partial(self._transport.receive_now, space), len(space))
-
-    async def _received(self, receive: Callable[[], int], most_bytes: int) -> int:
         try:
-            while (count := receive()) == WOULD_BLOCK:
-                self._transport.wake_at(most_bytes)
-                await trio.lowlevel.wait_readable(self._transport.descriptor)
-        except (OSError, trio.ClosedResourceError) as error:
-            self._link.lose()
-            raise LinkLostError(f"broker {self.node}: {error}") from error
+            while (count := self._transport.receive_now(space)) == WOULD_BLOCK:
+                await self.wait_readable(len(space))
+        except OSError as error:
+            raise self._lost(error) from error
         if count == 0:
-            self._link.lose()
-            raise LinkLostError(f"broker {self.node} closed the connection")
+            raise self._lost("closed the connection")
         return count
+
+    def _lost(self, reason: object) -> LinkLostError:
+        """End the link, whose socket has failed, and return the error."""
+        self._link.lose()
+        return LinkLostError(f"broker {self.node}: {reason}")
 
 
 async def _cancel_at_hangup(hangup: Hangup, scope: trio.CancelScope) -> None:

@@ -72,6 +72,18 @@ class LoopIdleness(trio.abc.Instrument):
             self.interrupted()
         return idle_s
 
+    def quiet_s(self, besides: trio.lowlevel.Task | None) -> float:
+        """Return as `idle_s`, where the running task is another one and the task ``besides`` may be scheduled.
+
+        Nothing is counted, and no pass of trio's loop is due after 0.
+        """
+        if self._passes_left or self._runner is None or self._runner.waiting_for_idle:
+            return 0.0
+        if self._scheduled and self._scheduled != {besides}:
+            return 0.0
+        deadline: float = self._runner.deadlines.next_deadline()
+        return max(min(deadline - trio.current_time(), LONGEST_WAIT_S), 0.0)
+
     def uninterrupted(self) -> None:
         """Note that a wait has ended by the caller's own descriptors."""
         self._interruptions = 0

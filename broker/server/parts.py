@@ -9,6 +9,7 @@ others.
 from __future__ import annotations
 
 import os
+import select
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
@@ -38,14 +39,19 @@ class Outlet(Protocol):
 
 
 class PipeOutlet(Outlet, Protocol):
-    """An outlet that may take bytes from a pipe."""
+    """An outlet that may take bytes from a pipe (a `SocketTransport`)."""
+
+    descriptor: int
 
     @property
     def is_plain(self) -> bool:
-        """Whether `send_pipe` may be called."""
+        """Whether `send_pipe_now` may be called."""
 
-    async def send_pipe(self, pipe: int, size_bytes: int) -> None:
-        """Send bytes that are in a pipe without reading them into this process; the pipe is empty before a wait."""
+    def send_pipe_now(self, pipe: int, size_bytes: int) -> int:
+        """Send bytes that are in a pipe without reading them; return their number, negative if none are accepted."""
+
+    async def wait_writable(self) -> None:
+        """Wait until bytes are accepted."""
 
 
 class BrokenPromiseError(Exception):
@@ -94,13 +100,21 @@ class Sink:
 
     @property
     def takes_pipes(self) -> bool:
-        """Whether `send_pipe` may be called."""
+        """Whether `send_pipe_now` may be called."""
         return getattr(self._outlet, "is_plain", False)
 
-    async def send_pipe(self, pipe: int, size_bytes: int) -> None:
-        """Send ``size_bytes`` that are in a pipe by splice(2); before a wait, the unsent rest is read from the pipe."""
+    def send_pipe_now(self, pipe: int, size_bytes: int) -> int:
+        """Send up to ``size_bytes`` that are in a pipe by splice(2), without waiting; return how many were accepted."""
         self._take(size_bytes)
-        await cast(PipeOutlet, self._outlet).send_pipe(pipe, size_bytes)
+        sent_bytes = max(cast(PipeOutlet, self._outlet).send_pipe_now(pipe, size_bytes), 0)
+        self._remaining_bytes += size_bytes - sent_bytes
+        return sent_bytes
+
+    async def wait_writable(self, wait_alone: Callable[[int, int], bool]) -> None:
+        """Wait until more bytes are accepted; ``wait_alone`` is tried first (`Readiness.wait_alone`)."""
+        outlet = cast(PipeOutlet, self._outlet)
+        if not wait_alone(outlet.descriptor, select.POLLOUT):
+            await outlet.wait_writable()
 
     def finish(self) -> None:
         """Check that all promised bytes have been sent.

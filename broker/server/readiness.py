@@ -19,6 +19,8 @@ from .loop_idleness import LoopIdleness
 INPUT = select.EPOLLIN
 HANGUP = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 EVENTS = INPUT | select.EPOLLRDHUP | select.EPOLLET
+LONGEST_ALONE_S = 0.002
+"""The longest wait of `Readiness.wait_alone`; a peer that needs longer has paused."""
 MOST_EVENTS = 64
 """The events of a round; the kernel gives further ones to the next round, in turn."""
 
@@ -43,6 +45,12 @@ class Readiness:
         """Whether trio's epoll set is in this one."""
         self._are_others_ready = False
         """Whether trio's epoll set has become readable in the present round."""
+        self._idleness: LoopIdleness | None = None
+        """The state of trio's loop while `run` runs."""
+        self._task: trio.lowlevel.Task | None = None
+        """The task of `run`."""
+        self._has_uncalled = False
+        """Whether callbacks are due that wait for a pass of trio's loop."""
 
     def watch(self, descriptor: int, callback: Ready) -> None:
         """Call ``callback`` whenever input arrives or the peer disconnects; present input counts as arriving."""
@@ -57,12 +65,34 @@ class Readiness:
         if self._callbacks.pop(descriptor, None) is not None and not self._epoll.closed:
             self._epoll.unregister(descriptor)
 
+    def wait_alone(self, descriptor: int, events: int) -> bool:
+        """Wait in the running task for ``events`` (of poll(2)) of a descriptor, without a pass of trio's loop.
+
+        Return whether they have come, and nothing else needs the event loop; the caller must wait through trio if not.
+        Such a wait costs one system call. It is for bytes that are on their way: it lasts `LONGEST_ALONE_S` at most.
+        """
+        idleness = self._idleness
+        if idleness is None or idleness.descriptor is None or self._has_uncalled or self._epoll.closed:
+            return False
+        quiet_s = min(idleness.quiet_s(self._task), LONGEST_ALONE_S)
+        if quiet_s <= 0:
+            return False
+        poll = select.poll()
+        poll.register(descriptor, events)
+        poll.register(self._epoll, select.POLLIN)
+        if not self._has_others:
+            poll.register(idleness.descriptor, select.POLLIN)
+        ready = poll.poll(quiet_s * 1000)
+        return len(ready) == 1 and ready[0][0] == descriptor
+
     async def run(self) -> None:
         """Serve until cancelled."""
-        idleness = LoopIdleness()
+        self._idleness = idleness = LoopIdleness()
+        self._task = trio.lowlevel.current_task()
         try:
             await self._run(idleness)
         finally:
+            self._idleness = self._task = None
             idleness.close()
             self._epoll.close()
 
@@ -81,6 +111,7 @@ class Readiness:
                 must_wait = not events and not unfinished
             elif self._has_others and not idleness.is_suspended:
                 # The other tasks' turn.
+                self._has_uncalled = bool(unfinished)
                 await trio.lowlevel.checkpoint()
                 events = poll(0, MOST_EVENTS)
                 must_wait = False
@@ -89,6 +120,7 @@ class Readiness:
                 events = poll(0, MOST_EVENTS) if unfinished or len(events) > 1 else []
                 must_wait = not events and not unfinished
                 if not must_wait:
+                    self._has_uncalled = True
                     await trio.lowlevel.checkpoint()
             if must_wait:
                 # No socket is ready: this wait also gives other tasks their turn.
@@ -96,10 +128,12 @@ class Readiness:
                     self._give_back(others)
                 await trio.lowlevel.wait_readable(own)
                 events = poll(0, MOST_EVENTS)
+            self._has_uncalled = False
             unfinished = self._call(events, unfinished)
             if self._are_others_ready:
                 self._are_others_ready = False
                 idleness.interrupted()
+                self._has_uncalled = bool(unfinished)
                 await trio.lowlevel.checkpoint()
             elif events:
                 idleness.uninterrupted()

@@ -165,6 +165,6 @@ class TlsTransport(SocketTransport):
                 position += self._socket.send(chunk[:count])
             except BlockingIOError:
                 # The chunk is read again after the wait: meanwhile it belongs to the other connections.
-                await self._wait_writable()
+                await self.wait_writable()
                 continue
             await self._take_turns()

@@ -133,7 +133,7 @@ class SocketTransport:
     async def flush(self) -> None:
         """Send all gathered bytes."""
         while not self.flush_now():
-            await self._wait_writable()
+            await self.wait_writable()
 
     async def send(self, data: Buffer, *, before_wait: Callable[[], None] | None = None) -> None:
         """Gather ``data`` if it is small, else send it after the gathered bytes; see `parts.Outlet`."""
@@ -163,27 +163,31 @@ class SocketTransport:
             try:
                 sent = os.sendfile(self.descriptor, descriptor, position, end - position)
             except BlockingIOError:
-                await self._wait_writable()
+                await self.wait_writable()
                 continue
             if sent == 0:
                 raise EOFError(f"a segment ends at {position}, expected {end}")
             position += sent
             await self._take_turns()
 
-    async def send_pipe(self, pipe: int, size_bytes: int) -> None:
-        """Send the ``size_bytes`` in a pipe, after the gathered bytes, without a copy; see `parts.PipeOutlet`."""
-        left_bytes = size_bytes
+    def send_pipe_now(self, pipe: int, size_bytes: int) -> int:
+        """Send gathered bytes, then ``size_bytes`` that are in a pipe, without a copy (splice(2)) and without waiting.
+
+        Returns how many bytes have left the pipe, or `WOULD_BLOCK`. Raises OSError.
+        """
+        if not self.flush_now(socket.MSG_MORE):
+            return WOULD_BLOCK
         try:
-            if self.flush_now(socket.MSG_MORE):
-                while left_bytes:
-                    left_bytes -= os.splice(pipe, self.descriptor, left_bytes, flags=os.SPLICE_F_NONBLOCK)
-        except OSError:
-            # The socket accepts no more bytes, or none from pipes, or it has failed, as the next send then says.
-            pass
-        if left_bytes:
-            data = os.read(pipe, left_bytes)
-            await self._send_gathered_first()
-            await self._send_all(memoryview(data), 0, None)
+            return os.splice(pipe, self.descriptor, size_bytes, flags=os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK)
+        except BlockingIOError:
+            return WOULD_BLOCK
+        except OSError as error:
+            if error.errno not in UNSUPPORTED:
+                raise
+        data = os.read(pipe, size_bytes)
+        self.gather(data)
+        self.flush_now()
+        return len(data)
 
     def close(self) -> None:
         """Close the socket; a task that waits for it gets trio.ClosedResourceError."""
@@ -213,9 +217,10 @@ class SocketTransport:
                     data = memoryview(bytes(data))
                     before_wait()
                     before_wait = None
-                await self._wait_writable()
+                await self.wait_writable()
 
-    async def _wait_writable(self) -> None:
+    async def wait_writable(self) -> None:
+        """Wait until the socket accepts bytes."""
         await trio.lowlevel.wait_writable(self.descriptor)
         self._turn_began = time.perf_counter()
 

@@ -34,7 +34,7 @@ from .asked_places import NO_SESSION, NO_SESSION_EPOCH, part_of, places_of, want
 from .buffer_memory import BufferMemory, Hold
 from .converted import AnswerEnd, FetchConversion, Place
 from .leader_hints import HintScanner
-from .streamed import PieceBuffer, StreamedAnswer
+from .streamed import StreamedAnswer, StreamMemory
 
 SLICE_MS = 100
 """The time for which several brokers are asked to wait for records. A broker that has records answers at once, but the
@@ -64,7 +64,7 @@ class Fetches:
         self._conversions = conversions
         self._memory = memory
         self._is_read_committed = is_read_committed
-        self._pieces = PieceBuffer()
+        self._stream_memory = StreamMemory()
 
     async def answer(self, version: int, header: Header, frame: memoryview, session: Session) -> Answer:
         """Answer a Fetch that goes upstream in ``version``.
@@ -113,10 +113,10 @@ class Fetches:
         stream = await link.begin_stream(frame, session.client.hangup)
         session.on_end = stream.end
         if version < leader_hints.FIRST_VERSION:
-            return [StreamedAnswer(stream, self._pieces)]
+            return [StreamedAnswer(stream, self._stream_memory)]
         if stream.size > leader_hints.MOST_DECODED_BYTES:
             hints = HintScanner(stream.remaining, version, self._addresses, session.client)
-            return [StreamedAnswer(stream, self._pieces, hints)]
+            return [StreamedAnswer(stream, self._stream_memory, hints)]
         found = await stream.read_all()
         session.release()
         response = _decoded(version, found)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 import random
 import socket
 from collections.abc import Callable, Iterator
@@ -15,7 +18,7 @@ from gregor.broker.server.parts import Sink
 from gregor.broker.server.readiness import Readiness
 from gregor.broker.server.transport import SocketTransport
 from gregor.gateway.fetching.leader_hints import HintScanner
-from gregor.gateway.fetching.streamed import PieceBuffer, StreamedAnswer
+from gregor.gateway.fetching.streamed import StreamedAnswer, StreamMemory
 from gregor.gateway.link import Link
 from gregor.protocol.codec import decode, encode
 from gregor.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, NodeEndpoint, PartitionData
@@ -52,10 +55,10 @@ class Relay:
         self.client.close()
         self.broker.close()
 
-    async def pass_on(self, pieces: PieceBuffer, *, reads_hints: bool) -> None:
+    async def pass_on(self, memory: StreamMemory, *, reads_hints: bool) -> None:
         """Pass one answer on, as a connection does."""
         stream = await self.link.begin_stream(b"a request", trio.Event())
-        part = StreamedAnswer(stream, pieces, HintScanner(stream.remaining, 16, SHOWN, CLIENT) if reads_hints else None)
+        part = StreamedAnswer(stream, memory, HintScanner(stream.remaining, 16, SHOWN, CLIENT) if reads_hints else None)
         sink = Sink(self.transport, part.size)
         await part.send_to(sink)
         sink.finish()
@@ -115,16 +118,14 @@ async def test_an_answer_arrives_as_it_was_sent(
     sizes: tuple[int, ...],
     step_bytes: int,
 ) -> None:
-    relay, pieces = new_relay(), PieceBuffer()
-    assert pieces.pipe is not None, "every Linux has pipes for sockets"
-    if not has_pipe:
-        pieces.pipe = None
+    relay, memory = new_relay(), StreamMemory()
+    memory.pipes.are_usable = has_pipe
     body = answer_body(*sizes)
     frame = (len(body) + 4).to_bytes(4, "big") + CORRELATION_ID + body
     received = bytearray()
     nursery.start_soon(send_in_steps, relay.broker, frame, lambda: step_bytes)
     nursery.start_soon(read_slowly, relay.client, len(body) + 4, received)
-    await relay.pass_on(pieces, reads_hints=reads_hints)
+    await relay.pass_on(memory, reads_hints=reads_hints)
     await until(lambda: len(received) == len(body) + 4)
     assert received == CORRELATION_ID + body
     assert relay.link.is_idle
@@ -133,12 +134,11 @@ async def test_an_answer_arrives_as_it_was_sent(
 
 
 @pytest.mark.parametrize("has_pipe", [True, False])
-async def test_two_clients_get_their_own_bytes_through_one_pipe(
+async def test_two_clients_at_once_get_their_own_bytes(
     nursery: trio.Nursery, new_relay: Callable[[], Relay], has_pipe: bool
 ) -> None:
-    pieces, relays = PieceBuffer(), [new_relay() for _ in range(2)]
-    if not has_pipe:
-        pieces.pipe = None
+    memory, relays = StreamMemory(), [new_relay() for _ in range(2)]
+    memory.pipes.are_usable = has_pipe
     bodies = [bytes([number]) * 3_000_000 for number in range(2)]
     received = [bytearray() for _ in relays]
     for relay, body, found in zip(relays, bodies, received, strict=True):
@@ -147,7 +147,7 @@ async def test_two_clients_get_their_own_bytes_through_one_pipe(
         nursery.start_soon(read_slowly, relay.client, len(body) + 4, found)
     async with trio.open_nursery() as passing:
         for relay in relays:
-            passing.start_soon(lambda relay: relay.pass_on(pieces, reads_hints=False), relay)
+            passing.start_soon(lambda relay: relay.pass_on(memory, reads_hints=False), relay)
     await until(lambda: all(len(found) == 3_000_004 for found in received))
     assert received == [CORRELATION_ID + body for body in bodies]
     nursery.cancel_scope.cancel()
@@ -156,24 +156,24 @@ async def test_two_clients_get_their_own_bytes_through_one_pipe(
 async def test_a_system_without_splice_gets_copies(
     nursery: trio.Nursery, new_relay: Callable[[], Relay], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    relay, pieces = new_relay(), PieceBuffer()
+    relay, memory = new_relay(), StreamMemory()
     monkeypatch.setattr(SocketTransport, "receive_into_pipe", lambda *_: -2)
     body = answer_body(500_000)
     received = bytearray()
     frame = (len(body) + 4).to_bytes(4, "big") + CORRELATION_ID + body
     nursery.start_soon(send_in_steps, relay.broker, frame, lambda: 1_000_000)
     nursery.start_soon(read_slowly, relay.client, len(body) + 4, received)
-    await relay.pass_on(pieces, reads_hints=True)
+    await relay.pass_on(memory, reads_hints=True)
     await until(lambda: len(received) == len(body) + 4)
     assert received == CORRELATION_ID + body
-    assert pieces.pipe is None
+    assert not memory.pipes.are_usable
     nursery.cancel_scope.cancel()
 
 
 async def test_a_broker_that_ends_within_piped_records_leaves_no_complete_answer(
     nursery: trio.Nursery, new_relay: Callable[[], Relay]
 ) -> None:
-    relay, pieces = new_relay(), PieceBuffer()
+    relay, memory = new_relay(), StreamMemory()
     body = answer_body(900_000)
     frame = (len(body) + 4).to_bytes(4, "big") + CORRELATION_ID + body
     received = bytearray()
@@ -185,15 +185,69 @@ async def test_a_broker_that_ends_within_piped_records_leaves_no_complete_answer
     nursery.start_soon(break_off)
     nursery.start_soon(read_slowly, relay.client, len(body) + 4, received)
     with pytest.raises(UnanswerableError, match="incomplete"):
-        await relay.pass_on(pieces, reads_hints=False)
+        await relay.pass_on(memory, reads_hints=False)
     assert relay.lost == [relay.link]
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_client_that_leaves_ends_its_answer_and_no_other_client_gets_its_bytes(
+    nursery: trio.Nursery, new_relay: Callable[[], Relay]
+) -> None:
+    gone, other, memory = new_relay(), new_relay(), StreamMemory()
+    body = bytes(3_000_000)
+    frame = (len(body) + 4).to_bytes(4, "big") + CORRELATION_ID + body
+
+    async def send_until_closed() -> None:
+        with pytest.raises(OSError):
+            await send_in_steps(gone.broker, frame, lambda: 1_000_000)
+
+    nursery.start_soon(send_until_closed)
+    with trio.CancelScope() as scope:
+        nursery.start_soon(cancel_when_blocked, scope)
+        await gone.pass_on(memory, reads_hints=False)
+    assert scope.cancelled_caught
+    assert gone.link.is_closed
+    received = bytearray()
+    frame = (500_004).to_bytes(4, "big") + CORRELATION_ID + b"\1" * 500_000
+    nursery.start_soon(send_in_steps, other.broker, frame, lambda: 100_000)
+    nursery.start_soon(read_slowly, other.client, 500_004, received)
+    await other.pass_on(memory, reads_hints=False)
+    await until(lambda: len(received) == 500_004)
+    assert received == frame[4:]
+    nursery.cancel_scope.cancel()
+
+
+async def cancel_when_blocked(scope: trio.CancelScope) -> None:
+    """Cancel once everything waits: the client's socket and the pipe are full."""
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    scope.cancel()
+
+
+@pytest.mark.parametrize("fault", ["no pipes are left", "the user's pipes have reached their limit"])
+async def test_without_a_pipe_an_answer_is_copied(
+    nursery: trio.Nursery, new_relay: Callable[[], Relay], monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    relay, memory, received = new_relay(), StreamMemory(), bytearray()
+
+    def fail(*_: object) -> tuple[int, int]:
+        raise OSError(errno.EMFILE if fault == "no pipes are left" else errno.EPERM, fault)
+
+    place = (os, "pipe2") if fault == "no pipes are left" else (fcntl, "fcntl")
+    monkeypatch.setattr(*place, fail)
+    frame = (500_004).to_bytes(4, "big") + CORRELATION_ID + b"\1" * 500_000
+    nursery.start_soon(send_in_steps, relay.broker, frame, lambda: 100_000)
+    nursery.start_soon(read_slowly, relay.client, 500_004, received)
+    await relay.pass_on(memory, reads_hints=False)
+    await until(lambda: len(received) == 500_004)
+    assert received == frame[4:]
+    assert memory.pipes.are_usable
     nursery.cancel_scope.cancel()
 
 
 async def test_hints_behind_piped_records_have_known_addresses(
     nursery: trio.Nursery, new_relay: Callable[[], Relay]
 ) -> None:
-    relay, pieces = new_relay(), PieceBuffer()
+    relay, memory = new_relay(), StreamMemory()
     parts = [PartitionData(partition_index=0, records=bytes(800_000))]
     endpoints = [NodeEndpoint(node_id=2, host="kafka-2.internal", port=9092)]
     response = FetchResponse(responses=[FetchableTopicResponse(partitions=parts)], node_endpoints=endpoints)
@@ -202,7 +256,7 @@ async def test_hints_behind_piped_records_have_known_addresses(
     received = bytearray()
     nursery.start_soon(send_in_steps, relay.broker, frame, lambda: 1_000_000)
     nursery.start_soon(read_slowly, relay.client, len(body) + 4, received)
-    await relay.pass_on(pieces, reads_hints=True)
+    await relay.pass_on(memory, reads_hints=True)
     await until(lambda: len(received) == len(body) + 4)
     found = decode(FetchResponse, memoryview(received)[5:], 16).node_endpoints
     assert [endpoint.host for endpoint in found] == [SHOWN.host]

@@ -176,6 +176,54 @@ def test_sockets_are_served_beside_tasks_timers_and_threads(monkeypatch: pytest.
     trio.run(scenario)
 
 
+@pytest.mark.parametrize("disturbed_by", ["nothing", "another socket", "a task", "a thread", "a timer"])
+def test_a_task_waits_for_its_socket_alone_unless_something_else_needs_the_loop(disturbed_by: str) -> None:
+    async def scenario() -> None:
+        readiness = Readiness()
+        (near, far), (watched, peer) = socket.socketpair(), socket.socketpair()
+        passes = SETTLING_PASSES + 2
+
+        async def neighbour() -> None:
+            if disturbed_by == "a thread":
+                await trio.to_thread.run_sync(begin.wait)
+            elif disturbed_by == "a timer":
+                await trio.sleep_until(deadline)
+            elif disturbed_by == "a task":
+                await event.wait()
+
+        with near, far, watched, peer:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(readiness.run)
+                readiness.watch(watched.fileno(), lambda _: bool(watched.recv(1)) and False)
+                begin, event, deadline = threading.Event(), trio.Event(), trio.current_time() + 3600
+                nursery.start_soon(neighbour)
+                for _ in range(passes):
+                    peer.send(b"x")
+                    await trio.sleep(0.001)
+                assert not readiness.wait_alone(near.fileno(), select.POLLIN)
+                far.send(b"x")
+                if disturbed_by == "another socket":
+                    peer.send(b"x")
+                elif disturbed_by == "a task":
+                    event.set()
+                elif disturbed_by == "a thread":
+                    begin.set()
+                    assert select.select([_epoll_descriptor()], [], [], 30)[0]
+                elif disturbed_by == "a timer":
+                    nursery.start_soon(trio.sleep, 0)
+                assert readiness.wait_alone(near.fileno(), select.POLLIN) == (disturbed_by == "nothing")
+                nursery.cancel_scope.cancel()
+
+    trio.run(scenario)
+
+
+def _epoll_descriptor() -> int:
+    from trio._core import _run
+
+    found: int = _run.GLOBAL_RUN_CONTEXT.runner.io_manager._epoll.fileno()
+    return found
+
+
 def test_there_is_no_wait_in_guest_mode() -> None:
     """A wait would block the loop of trio's host."""
     calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()

@@ -64,9 +64,13 @@ async def received_by(client_side: socket.socket, size_bytes: int) -> bytes:
 
 @pytest.mark.parametrize("gathered_bytes", [0, 100])
 @pytest.mark.parametrize("is_full", [False, True])
-async def test_a_pipe_is_empty_before_its_bytes_wait_for_a_full_socket(
-    nursery: trio.Nursery, gathered_bytes: int, is_full: bool
+@pytest.mark.parametrize("has_splice", [False, True])
+async def test_bytes_leave_a_pipe_behind_the_gathered_ones_and_stay_in_it_while_the_socket_is_full(
+    monkeypatch: pytest.MonkeyPatch, gathered_bytes: int, is_full: bool, has_splice: bool
 ) -> None:
+    def fail(*_: object, **__: object) -> int:
+        raise OSError(errno.EINVAL, "")
+
     broker_side, client_side = socket.socketpair()
     with client_side:
         transport = SocketTransport(broker_side)
@@ -77,26 +81,31 @@ async def test_a_pipe_is_empty_before_its_bytes_wait_for_a_full_socket(
                     filled += broker_side.send(b"\1" * 65536)
         transport.gather(b"\2" * gathered_bytes)
         read_end, write_end = filled_pipe(b"\3" * 50_000)
-        nursery.start_soon(transport.send_pipe, read_end, 50_000)
-        await trio.testing.wait_all_tasks_blocked()
-        with pytest.raises(BlockingIOError):
-            os.read(read_end, 1)
-        received = await received_by(client_side, filled + gathered_bytes + 50_000)
+        if not has_splice:
+            monkeypatch.setattr(os, "splice", fail)
+        received, left = b"", 50_000
+        while left or not transport.flush_now():
+            sent = transport.send_pipe_now(read_end, left) if left else 0
+            assert sent != 0 or not left
+            if sent > 0:
+                left -= sent
+            else:
+                client_side.settimeout(10)
+                received += client_side.recv(30_000)
+        received += await received_by(client_side, filled + gathered_bytes + 50_000 - len(received))
         assert received[filled:] == b"\2" * gathered_bytes + b"\3" * 50_000
         transport.close()
         os.close(read_end)
         os.close(write_end)
 
 
-async def test_a_pipe_is_empty_after_its_socket_has_failed() -> None:
+async def test_a_pipe_to_a_socket_that_has_failed_raises() -> None:
     broker_side, client_side = socket.socketpair()
     client_side.close()
     transport = SocketTransport(broker_side)
     read_end, write_end = filled_pipe(b"\3" * 50_000)
     with pytest.raises(OSError, match="Broken pipe"):
-        await transport.send_pipe(read_end, 50_000)
-    with pytest.raises(BlockingIOError):
-        os.read(read_end, 1)
+        transport.send_pipe_now(read_end, 50_000)
     transport.close()
     os.close(read_end)
     os.close(write_end)
