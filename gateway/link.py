@@ -2,21 +2,19 @@
 
 Requests leave in the order in which they are given, with the correlation ids of the client, so answers can be passed
 back as they are. While all answers are small, the task of `Readiness` reads them and gives each to the receiver of its
-request. An answer of any size is read as a stream by the task that asked for it (`begin_stream`).
+request. An answer of any size is read as a stream: by the task that asked for it (`begin_stream`), or by one that
+takes it over once it turns out to be large (`pass_on_fetch`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import select
 from collections import deque
 from collections.abc import Callable, Mapping
-from struct import Struct
 
 import trio
 
-from ..broker.server.client_connection import ClientGoneError, Hangup
+from ..broker.server.client_connection import Hangup
 from ..broker.server.parts import Buffer
 from ..broker.server.pending import Pending
 from ..broker.server.readiness import HANGUP, Readiness
@@ -24,26 +22,21 @@ from ..broker.server.receive_buffer_cy import LENGTH, InvalidFrameError, Receive
 from ..broker.server.transport import WOULD_BLOCK, SocketTransport
 from ..protocol.errors import BrokerError, DecodeError
 from ..security.errors import SaslAuthenticationError
+from .stream import STREAM_HEAD, LinkLostError, Stream
 from .upstream_session import UpstreamSession
 
 logger = logging.getLogger(__name__)
 
 GATHERED_BYTES = 64 * 1024
 """Largest request that is copied and sent without a task."""
-UNWATCHED_S = 1.0
-"""The time for which the first byte of a stream is awaited before the client's disconnect is awaited as well."""
-DISCARDED_BYTES = 64 * 1024
-"""Bytes of an answer that is of no use which are read at a time."""
-CORRELATION_ID = Struct(">i")
-STREAM_HEAD = Struct(">ii")
-"""Size and correlation id of an answer."""
-
 Receiver = Callable[[memoryview | None], None]
 """Takes the frame of an answer, without its length and valid during the call, or None if the link was lost."""
-
-
-class LinkLostError(Exception):
-    """An error for an upstream connection that ended before the answer, which the broker may or may not have made."""
+StreamReceiver = Callable[[Stream], None]
+"""Takes an answer of more than `MOST_WHOLE_BYTES`, whose first bytes have been received."""
+MOST_WHOLE_BYTES = 64 * 1024
+"""The largest answer that a receiver takes whole if there is a receiver for streams."""
+BEGINNING_BYTES = 4 * 1024
+"""Bytes that are read first of an answer that may be a stream."""
 
 
 class Link:
@@ -78,6 +71,10 @@ class Link:
         self._buffer = ReceiveBuffer(limit_bytes)
         self._receivers: deque[Receiver] = deque()
         self._is_streaming = False
+        self._take_stream: StreamReceiver | None = None
+        """Takes the pending answer if it turns out to be large; no other answer is pending then."""
+        self._begun_bytes = 0
+        """The bytes of that answer which have been received."""
         self._flushed: trio.Event | None = None
         """Set once what `pass_on` could not send at once is sent; None if nothing waits."""
         self.is_closed = False
@@ -90,7 +87,7 @@ class Link:
 
     @property
     def takes_requests_now(self) -> bool:
-        """Whether `pass_on` may be called."""
+        """Whether `pass_on` may be called, and `pass_on_fetch` on a link that is idle."""
         return (
             self._flushed is None
             and not self._is_streaming
@@ -113,6 +110,16 @@ class Link:
         if not is_sent:
             self._flushed = trio.Event()
             self._nursery.start_soon(self._flush, self._flushed)
+
+    def pass_on_fetch(self, frame: Buffer, receiver: Receiver, take_stream: StreamReceiver) -> None:
+        """Send a request as `pass_on` does; a large answer is given to ``take_stream`` instead.
+
+        No other answer may be pending, and no other request may be sent before the receiver is called.
+        """
+        assert self.is_idle
+        self._take_stream = take_stream
+        self._begun_bytes = 0
+        self.pass_on(frame, receiver)
 
     async def _flush(self, flushed: trio.Event) -> None:
         try:
@@ -161,15 +168,13 @@ class Link:
         """
         await self._keep_session()
         assert self.is_idle
-        self._is_streaming = True
-        # Each piece of the answer would wake the task of `Readiness` as well.
-        self._readiness.forget(self._transport.descriptor)
+        stream = self._new_stream()
         try:
             await self._send(frame)
         except BaseException:
             self.close()
             raise
-        return Stream(self, self._transport, self._limit_bytes, self._readiness.wait_alone)
+        return stream
 
     def end_stream(self) -> None:
         """Read further answers in the task of `Readiness` again; a second call does nothing."""
@@ -228,6 +233,8 @@ class Link:
         try:
             while True:
                 space = self._buffer.space()
+                if self._take_stream is not None and not self._begun_bytes:
+                    space = space[:BEGINNING_BYTES]
                 count = self._transport.receive_now(space)
                 if count == WOULD_BLOCK:
                     return False
@@ -238,9 +245,12 @@ class Link:
                 while (frame := self._buffer.next_frame()) is not None:
                     if not self._receivers:
                         raise InvalidFrameError("an answer without a request")
+                    self._take_stream = None
                     self._receivers.popleft()(frame)
                     if self.is_closed:
                         return False
+                if self._take_stream is not None and self._begin_stream_now(count, self._take_stream):
+                    return False
                 # The socket is empty; the end of the stream may have come with these bytes, in the same event.
                 if count < len(space) and not events & HANGUP:
                     return False
@@ -248,6 +258,30 @@ class Link:
             logger.info("closing the connection to broker %d: %s", self.node, error)
             self.lose()
             return False
+
+    def _begin_stream_now(self, count: int, take_stream: StreamReceiver) -> bool:
+        """Give the pending answer, of which ``count`` bytes were received now, away as a stream if it is large."""
+        self._begun_bytes += count
+        if self._begun_bytes < STREAM_HEAD.size:
+            return False
+        begin = self._buffer.consumed
+        size_bytes, _ = STREAM_HEAD.unpack_from(self._buffer.view, begin)
+        if size_bytes <= MOST_WHOLE_BYTES:
+            return False
+        end = begin + self._begun_bytes
+        stream = self._new_stream()
+        stream.begin(bytes(self._buffer.view[begin:end]))
+        self._buffer.consume(end)
+        self._receivers.clear()
+        self._take_stream = None
+        take_stream(stream)
+        return True
+
+    def _new_stream(self) -> Stream:
+        self._is_streaming = True
+        # Each piece of the answer would wake the task of `Readiness` as well.
+        self._readiness.forget(self._transport.descriptor)
+        return Stream(self, self._transport, self._limit_bytes, self._readiness.wait_alone)
 
     def lose(self) -> None:
         """End the link as the broker does, and say so."""
@@ -264,139 +298,3 @@ class Link:
         self._transport.close()
         while self._receivers:
             self._receivers.popleft()(None)
-
-
-class Stream:
-    """An answer that is read from the socket as its bytes arrive; `size` is that of its frame."""
-
-    __slots__ = ("_limit_bytes", "_link", "_transport", "correlation_id", "remaining", "size", "wait_alone")
-
-    def __init__(
-        self, link: Link, transport: SocketTransport, limit_bytes: int, wait_alone: Callable[[int, int], bool]
-    ) -> None:
-        self._link = link
-        self._transport = transport
-        self._limit_bytes = limit_bytes
-        self.wait_alone = wait_alone
-        """Waits for a socket without a pass of trio's loop (`Readiness.wait_alone`)."""
-        self.size = 0
-        self.correlation_id = 0
-        self.remaining = 0
-        """Bytes that `read_into` has not returned yet, the correlation id left out."""
-
-    @property
-    def node(self) -> int:
-        """The node id of the broker."""
-        return self._link.node
-
-    async def read_head(self, hangup: Hangup) -> None:
-        """Read the size and the correlation id. Raises as `Link.begin_stream`."""
-        try:
-            await self._read_head(hangup)
-        except BaseException:
-            self._link.close()
-            raise
-
-    async def read_all(self) -> bytearray:
-        """Return the frame of the answer, read to its end. Raises LinkLostError."""
-        frame = bytearray(self.size)
-        CORRELATION_ID.pack_into(frame, 0, self.correlation_id)
-        with memoryview(frame) as view:
-            position = CORRELATION_ID.size
-            while count := await self.read_into(view[position:]):
-                position += count
-        return frame
-
-    async def discard(self) -> None:
-        """Read the answer to its end and drop it. Raises LinkLostError."""
-        with memoryview(bytearray(DISCARDED_BYTES)) as space:
-            while await self.read_into(space):
-                pass
-
-    async def _read_head(self, hangup: Hangup) -> None:
-        head = memoryview(bytearray(STREAM_HEAD.size))
-        count = await self._first_bytes(head, hangup)
-        while count < STREAM_HEAD.size:
-            count += await self._some(head[count:])
-        self.size, self.correlation_id = STREAM_HEAD.unpack(head)
-        self.remaining = self.size - LENGTH.size
-        if not 0 <= self.remaining <= self._limit_bytes:
-            self._link.lose()
-            raise LinkLostError(f"broker {self.node} announced an answer of {self.size} bytes")
-
-    async def read_into(self, space: memoryview) -> int:
-        """Read up to ``len(space)`` bytes of the answer and return their number, 0 at its end. Raises LinkLostError."""
-        if self.remaining == 0:
-            return 0
-        count = await self._some(space[: self.remaining])
-        self.remaining -= count
-        return count
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether `move_now` may be called."""
-        return self._transport.is_plain
-
-    def move_now(self, pipe: int, most_bytes: int) -> int:
-        """Move up to ``most_bytes``, of which as many must be left, into an empty pipe, without waiting.
-
-        Returns their number, `WOULD_BLOCK`, or `HAS_NO_PIPES` if the system cannot do so. Raises LinkLostError.
-        """
-        try:
-            count = self._transport.receive_into_pipe(pipe, most_bytes)
-        except OSError as error:
-            raise self._lost(error) from error
-        if count == 0:
-            raise self._lost("closed the connection")
-        if count > 0:
-            self.remaining -= count
-        return count
-
-    async def wait_readable(self, most_bytes: int) -> None:
-        """Wait until ``most_bytes`` have arrived, which must be on their way. Raises LinkLostError."""
-        try:
-            self._transport.wake_at(most_bytes)
-            if not self.wait_alone(self._transport.descriptor, select.POLLIN):
-                await trio.lowlevel.wait_readable(self._transport.descriptor)
-        except (OSError, trio.ClosedResourceError) as error:
-            raise self._lost(error) from error
-
-    def end(self) -> None:
-        """Give the link back; a link whose answer was not read completely is closed."""
-        if self.remaining:
-            self._link.close()
-        self._link.end_stream()
-
-    async def _first_bytes(self, space: memoryview, hangup: Hangup) -> int:
-        with trio.move_on_after(UNWATCHED_S):
-            return await self._some(space)
-        is_readable = False
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_cancel_at_hangup, hangup, nursery.cancel_scope)
-            with contextlib.suppress(trio.ClosedResourceError):
-                await trio.lowlevel.wait_readable(self._transport.descriptor)
-                is_readable = True
-            nursery.cancel_scope.cancel()
-        if not is_readable:
-            raise ClientGoneError("disconnected while its request was pending")
-        return await self._some(space)
-
-    async def _some(self, space: memoryview) -> int:
-        try:
-            while (count := self._transport.receive_now(space)) == WOULD_BLOCK:
-                await self.wait_readable(len(space))
-        except OSError as error:
-            raise self._lost(error) from error
-        if count == 0:
-            raise self._lost("closed the connection")
-        return count
-
-    def _lost(self, reason: object) -> LinkLostError:
-        """End the link, whose socket has failed, and return the error."""
-        self._link.lose()
-        return LinkLostError(f"broker {self.node}: {reason}")
-
-
-async def _cancel_at_hangup(hangup: Hangup, scope: trio.CancelScope) -> None:
-    await hangup.wait()
-    scope.cancel()

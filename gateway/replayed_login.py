@@ -15,7 +15,8 @@ from ..protocol.errors import DecodeError
 from ..protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ..protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from .frames import read_answer, request_frame
-from .link import Link, LinkLostError
+from .link import Link
+from .stream import LinkLostError
 
 MECHANISMS = frozenset({"PLAIN", "OAUTHBEARER"})
 """The mechanisms whose exchange can be repeated."""

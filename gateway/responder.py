@@ -34,13 +34,14 @@ from .addresses import Addresses, has_brokers, rewrite_brokers
 from .fetching.buffer_memory import BufferMemory
 from .fetching.fetches import Fetches
 from .frames import CORRELATION_ID, answer_parts, read_answer, read_request, request_frame
-from .link import GATHERED_BYTES, Link, LinkLostError
+from .link import GATHERED_BYTES, Link
 from .offered import offered_versions, upstream_version
 from .raw_tokens import raw_tokens
 from .replayed_login import MECHANISMS
 from .routing.router import Router
 from .routing.routes import ROUTED, TO_ONE_REPLICA
 from .sessions import Session, Sessions
+from .stream import LinkLostError
 from .translations.contract import Translation
 from .translations.produce import translate_produce
 from .translations.table import TRANSLATIONS
@@ -95,7 +96,9 @@ class Responder:
         Raises UnanswerableError, DecodeError or ClientGoneError, as may the outcome.
         """
         link = self._link_now(frame, client)
-        return self._answer_in_task(frame, client) if link is None else self._pass_on_now(frame, client, link)
+        if link is not None:
+            return self._pass_on_now(frame, client, link)
+        return self._pass_fetch_on_now(frame, client) or self._answer_in_task(frame, client)
 
     def _link_now(self, frame: memoryview, client: ClientConnection) -> Link | None:
         """Return the link for a request that goes to one broker as it is, and whose answer does; None for any other."""
@@ -132,6 +135,23 @@ class Responder:
         if key == ApiKey.PRODUCE and has_brokers(ApiKey.PRODUCE, version):
             give = partial(self._give_produced, give, version, client)
         link.pass_on(frame, give)
+        return pending
+
+    def _pass_fetch_on_now(self, frame: memoryview, client: ClientConnection) -> Pending[Answer] | None:
+        """Send a Fetch on whose answer is passed on; return None if it needs a task."""
+        if not FIXED.size <= len(frame) <= GATHERED_BYTES:
+            return None
+        key, version, _, client_id_length = FIXED.unpack_from(frame)
+        position = FIXED.size + max(client_id_length, 0)
+        if key != ApiKey.FETCH or bytes(frame[FIXED.size : position]) != client.client_id_bytes:
+            return None
+        session = self._sessions.session(client)
+        if session.raw_tokens:
+            return None
+        session.release()
+        pending = self._fetches.pass_on_now(version, frame, session)
+        if pending is not None:
+            client.request_counts[key, version] += 1
         return pending
 
     def _give_produced(

@@ -9,9 +9,10 @@ from ..broker.server.client_census import ClientCensus
 from ..broker.server.client_connection import ClientConnection, Hangup
 from ..protocol.messages.fetch import FetchPartition
 from ..storage.clock import Clock
-from .link import Link, LinkLostError
+from .link import Link
 from .offered import VersionRange
 from .replayed_login import MECHANISMS, ReplayedLogin
+from .stream import LinkLostError
 from .upstream import UnreachableError, Upstream
 
 Place = tuple[str, int]

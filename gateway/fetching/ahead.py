@@ -22,7 +22,8 @@ from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchRespon
 from ...protocol.records import kernel_cy, v2
 from ...protocol.records.batches import MAGIC_AT
 from ...protocol.records.v0 import OFFSET_AND_SIZE
-from ..link import Link, LinkLostError, Stream
+from ..link import Link
+from ..stream import LinkLostError, Stream
 from .buffer_memory import Hold
 
 LONGEST_AGE_S = 1.0

@@ -16,25 +16,25 @@ from ...broker.conversion.readable_formats import FIRST_VERSION_WITH_ZSTD, LAST_
 from ...broker.server.client_connection import ClientGoneError
 from ...broker.server.connection import UnanswerableError
 from ...broker.server.parts import Answer
+from ...broker.server.pending import Pending
 from ...broker.server.request_header_cy import Header
 from ...protocol.apis import ApiKey
-from ...protocol.errors import DecodeError, ErrorCode
+from ...protocol.errors import ErrorCode
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse
 from ...protocol.refusals import merge, refused
 from ..addresses import Addresses, rewrite_brokers
-from ..frames import answer_parts, read_answer, read_request, request_frame
-from ..link import Link, LinkLostError, Stream
+from ..frames import answer_parts, read_request, request_frame
+from ..link import Link
 from ..offered import upstream_version
-from ..routing.router import ANY, STALE_LEADER_CODES, Router, topic_text
+from ..routing.router import ANY, Router
 from ..sessions import Session
+from ..stream import LinkLostError, Stream
 from ..upstream import UnreachableError, Upstream
-from . import leader_hints
 from .ahead import FetchAhead, SentAhead, leave_out_passed
 from .asked_places import NO_SESSION, NO_SESSION_EPOCH, part_of, places_of, wanted_bytes
 from .buffer_memory import BufferMemory, Hold
 from .converted import AnswerEnd, FetchConversion, Place
-from .leader_hints import HintScanner
-from .streamed import StreamedAnswer, StreamMemory
+from .passed import PassedFetches, decoded_fetch
 
 SLICE_MS = 100
 """The time for which several brokers are asked to wait for records. A broker that has records answers at once, but the
@@ -64,7 +64,8 @@ class Fetches:
         self._conversions = conversions
         self._memory = memory
         self._is_read_committed = is_read_committed
-        self._stream_memory = StreamMemory()
+        self.passed = PassedFetches(upstream, addresses)
+        """The fetches whose answers are passed on as they are."""
 
     async def answer(self, version: int, header: Header, frame: memoryview, session: Session) -> Answer:
         """Answer a Fetch that goes upstream in ``version``.
@@ -74,7 +75,7 @@ class Fetches:
         only = session.only_node
         is_converted = self._is_converted(header.api_version, version)
         if only is not None and not is_converted:
-            return await self._stream(version, frame, session, await session.link(only))
+            return await self.passed.stream(version, frame, session, await session.link(only))
         request = read_request(ApiKey.FETCH, header, frame)
         assert isinstance(request, FetchRequest)
         if only is not None:
@@ -97,33 +98,20 @@ class Fetches:
         try:
             link = await self._link(session, node)
             rewritten = request_frame(ApiKey.FETCH, version, header, request)
-            return await self._stream(version, memoryview(rewritten), session, link)
+            return await self.passed.stream(version, memoryview(rewritten), session, link)
         except (LinkLostError, UnreachableError):
             self._upstream.forget_leaders(name for name, _ in by_place)
             return answer_parts(ApiKey.FETCH, header.api_version, header.correlation_id, _refusal(version, request))
+
+    def pass_on_now(self, version: int, frame: memoryview, session: Session) -> Pending[Answer] | None:
+        """Send a request on whose answer is passed on as it is, without a task; return None if it needs one."""
+        return None if self._is_converted(version, version) else self.passed.pass_on_now(version, frame, session)
 
     def _is_converted(self, api_version: int, version: int) -> bool:
         """Return whether records that upstream sends in ``version`` are converted for a client of ``api_version``."""
         if api_version < FIRST_VERSION_WITH_ZSTD and self._conversions.zstd_codec is not None:
             return True
         return api_version <= LAST_VERSION_OF_V1 < version
-
-    async def _stream(self, version: int, frame: memoryview, session: Session, link: Link) -> Answer:
-        """Pass the answer on while it arrives."""
-        stream = await link.begin_stream(frame, session.client.hangup)
-        session.on_end = stream.end
-        if version < leader_hints.FIRST_VERSION:
-            return [StreamedAnswer(stream, self._stream_memory)]
-        if stream.size > leader_hints.MOST_DECODED_BYTES:
-            hints = HintScanner(stream.remaining, version, self._addresses, session.client)
-            return [StreamedAnswer(stream, self._stream_memory, hints)]
-        found = await stream.read_all()
-        session.release()
-        response = _decoded(version, found)
-        self._heed(response, session)
-        if response.node_endpoints and rewrite_brokers(response, version, self._addresses, session.client):
-            return answer_parts(ApiKey.FETCH, version, stream.correlation_id, response)
-        return [bytes(found)]
 
     async def _link(self, session: Session, node: int) -> Link:
         return await (session.home() if node == ANY else session.link(node))
@@ -210,7 +198,7 @@ class Fetches:
         frames, hold = taken
         self._memory.needed(hold)
         session.on_end = hold.release
-        found = _merged([_decoded(version, frame) for frame in frames])
+        found = _merged([decoded_fetch(version, frame) for frame in frames])
         leave_out_passed(found, asked)
         if _has_error(found) or _is_without_records(found):
             hold.release()
@@ -297,12 +285,12 @@ class Fetches:
                 hold.release()
                 hold = await self._memory.take_exactly(total_bytes)
                 session.on_end = hold.release
-            responses = [_decoded(version, await stream.read_all()) for stream in streams.values()]
+            responses = [decoded_fetch(version, await stream.read_all()) for stream in streams.values()]
         finally:
             for stream in streams.values():
                 stream.end()
         whole = _merged([*responses, *refusals])
-        self._heed(whole, session)
+        self.passed.heed(whole, session)
         return whole, hold
 
     def _asked_of(
@@ -315,29 +303,11 @@ class Fetches:
             own.isolation_level = int(self._is_read_committed)
         return own
 
-    def _heed(self, response: FetchResponse, session: Session) -> None:
-        """Forget the leaders of topics of which a broker has answered that it is not."""
-        if session.only_node is None:
-            self._upstream.forget_leaders(
-                topic.topic or topic_text(topic.topic_id)
-                for topic in response.responses
-                if any(part.error_code in STALE_LEADER_CODES for part in topic.partitions)
-            )
-
 
 def _fetch_ahead(session: Session) -> FetchAhead:
     if not isinstance(session.ahead, FetchAhead):
         session.ahead = FetchAhead()
     return session.ahead
-
-
-def _decoded(version: int, frame: bytearray) -> FetchResponse:
-    try:
-        response = read_answer(ApiKey.FETCH, version, frame)
-    except DecodeError as error:
-        raise UnanswerableError(f"upstream's answer to Fetch v{version} is malformed: {error}") from error
-    assert isinstance(response, FetchResponse)
-    return response
 
 
 def _merged(responses: list[FetchResponse]) -> FetchResponse:

@@ -20,8 +20,6 @@ from ...protocol.unsigned_varint import encode_unsigned_varint, read_unsigned_va
 from ..addresses import Addresses, rewrite_brokers
 
 FIRST_VERSION = 16
-MOST_DECODED_BYTES = 64 * 1024
-"""The largest answer whose addresses are replaced."""
 MOST_TAIL_BYTES = 64 * 1024
 HEAD_BYTES = 1 + 4 + 2 + 4
 """The tagged fields of the header, of which there are none; throttle time, error code and session id."""

@@ -12,7 +12,7 @@ from ...broker.server.connection import UnanswerableError
 from ...broker.server.parts import Sink
 from ...broker.server.transport import HAS_NO_PIPES, WOULD_BLOCK
 from ..frames import CORRELATION_ID
-from ..link import LinkLostError, Stream
+from ..stream import LinkLostError, Stream
 from .leader_hints import HintScanner
 from .pipes import PIPE_BYTES, Pipes
 
@@ -53,7 +53,7 @@ class StreamedAnswer:
         try:
             await sink.write(CORRELATION_ID.pack(stream.correlation_id))
             turn_end = stream.remaining - TURN_BYTES
-            if hints is not None:
+            if hints is not None or stream.has_begun:
                 await self._pass_piece(sink, HEAD_BYTES)
             while stream.remaining:
                 unseen_bytes = stream.remaining if hints is None else hints.unseen_bytes

@@ -19,8 +19,8 @@ from ...protocol.message_places import carried_fields, entries_of, layout_of, pl
 from ...protocol.refusals import has_top_level_error, merge, refused, take_out
 from ...protocol.schema import Message, Struct
 from ..frames import read_answer, request_frame
-from ..link import LinkLostError
 from ..sessions import Session
+from ..stream import LinkLostError
 from ..upstream import UnreachableError, Upstream
 from .routes import TO_CONTROLLER, TO_COORDINATORS, TO_EVERY_BROKER, TO_LEADERS, keyed_parts
 

@@ -10,7 +10,8 @@ import trio.testing
 
 from gregor.broker.server.readiness import Readiness
 from gregor.broker.server.transport import SocketTransport
-from gregor.gateway.link import Link, LinkLostError
+from gregor.gateway.link import Link
+from gregor.gateway.stream import LinkLostError
 
 LARGE = 40_000
 
