@@ -75,7 +75,7 @@ def build_parser(commands: Sequence[str]) -> argparse.ArgumentParser:
     """Return the program's parser with the parsers of these commands."""
     parser = CommandParser(prog="gregor", description=DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"gregor {__version__}")
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    subparsers = parser.add_subparsers(prog=parser.prog, dest="command", metavar="COMMAND", required=True)
     for command in commands:
         importlib.import_module(f".{COMMANDS[command]}", __name__).add_parser(subparsers)
     return parser

@@ -11,8 +11,10 @@ import collections
 import dataclasses
 import marshal
 import os
+import re
 import sys
 import typing
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.machinery import PathFinder
@@ -25,8 +27,11 @@ if TYPE_CHECKING:
 GENERATORS: tuple[ModuleType, ...] = (collections, dataclasses, typing)
 """Modules of Python that compile texts which they generate: methods, and annotations of named tuples."""
 
-GENERATOR_OF_ATTRS = "attr._make"
-"""The module of attrs that does so, for the classes of trio. It compiles texts while it is imported."""
+GENERATORS_TO_COME = frozenset({"attr._make", f"{__package__.partition('.')[0]}.protocol.schema"})
+"""Modules that do so, imported later: that of attrs, for the classes of trio, and that of declared messages."""
+
+NUMBER_OF_CLASS = re.compile(r"(?<=hash\(\()\s*-?\d+(?=,)")
+"""The number in each method `__hash__` of attrs: the hash of the class's name, another one in each process."""
 
 CodeKey = tuple[str, str, str]
 """The text, the name of its file and its mode (exec or eval): all that its bytecode depends on."""
@@ -42,6 +47,9 @@ class KeptCode:
 
     def compile(self, source: Any, filename: str, mode: str) -> CodeType:
         """Return the bytecode of a text. Raises SyntaxError."""
+        if filename.startswith("<attrs generated") and "hash((" in source:
+            # With one number for each class and all processes, the text is the same at the next start.
+            source = NUMBER_OF_CLASS.sub(str(zlib.crc32(filename.encode())), source)
         key = (source, filename, mode)
         code = self.used.get(key) or self.kept.get(key)
         if code is None:
@@ -66,21 +74,28 @@ class KeptCode:
 
 
 class OfferingFinder:
-    """A finder on `sys.meta_path` and a loader that offer kept bytecode to one module before the module runs."""
+    """A finder on `sys.meta_path` that lets an `OfferingLoader` run the modules of these names."""
 
-    def __init__(self, name: str, code: KeptCode) -> None:
-        self.name = name
+    def __init__(self, names: frozenset[str], code: KeptCode) -> None:
+        self.names = names
         self.code = code
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
-        """Return the spec of that module, None for any other module."""
-        if name != self.name:
+        """Return the spec of one of the modules, None for any other module."""
+        if name not in self.names:
             return None
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
-            self.loader: Loader = spec.loader
-            spec.loader = self  # type: ignore[assignment]
+            spec.loader = OfferingLoader(spec.loader, self.code)  # type: ignore[assignment]
         return spec
+
+
+class OfferingLoader:
+    """A loader that offers kept bytecode to a module before the module's own loader runs it."""
+
+    def __init__(self, loader: Loader, code: KeptCode) -> None:
+        self.loader = loader
+        self.code = code
 
     def create_module(self, spec: Any) -> ModuleType | None:
         """Return the module that the module's own loader creates; None: Python's usual one."""
@@ -104,7 +119,7 @@ def kept_bytecode(imports: str) -> Iterator[None]:
     """
     path = _path(imports)
     code = KeptCode(_read(path))
-    finder = OfferingFinder(GENERATOR_OF_ATTRS, code)
+    finder = OfferingFinder(GENERATORS_TO_COME, code)
     sys.meta_path.insert(0, finder)
     for module in _generators():
         code.offer_to(module)
@@ -121,8 +136,9 @@ def kept_bytecode(imports: str) -> Iterator[None]:
 
 def _generators() -> Iterator[ModuleType]:
     yield from GENERATORS
-    if (attrs := sys.modules.get(GENERATOR_OF_ATTRS)) is not None:
-        yield attrs
+    for name in GENERATORS_TO_COME:
+        if (module := sys.modules.get(name)) is not None:
+            yield module
 
 
 def _path(imports: str) -> str | None:

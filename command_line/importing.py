@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 DEFERRED = frozenset(
     {
+        "attrs.converters",
+        "attrs.validators",
         "bz2",
         "difflib",
         "hashlib",
@@ -30,6 +32,7 @@ DEFERRED = frozenset(
         "snappy",
         "ssl",
         "subprocess",
+        "traceback",
         "zstandard",
     }
 )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..config import BrokerConfig
     from ..conversion.conversion_pool import ConversionPool
     from ..coordinators.groups.coordinator import GroupCoordinator
+    from ..coordinators.groups.deferred_coordinator import DeferredGroupCoordinator
     from ..coordinators.transactions.coordinator import TransactionCoordinator
     from ..coordinators.transactions.markers import PartitionMarkers
     from ..coordinators.transactions.producer_id_blocks import ProducerIdBlocks
@@ -64,9 +65,14 @@ class Services:
     delegation_tokens: DelegationTokens
     guards: ListenerGuards
     """The security of the listeners."""
-    groups: GroupCoordinator
+    deferred_groups: DeferredGroupCoordinator
     transactions: TransactionCoordinator
     transaction_markers: PartitionMarkers
     leader_throttle: ReplicationThrottle | None
     """Limits the fetch rate of followers that are not in sync (KIP-73); None if there are no other brokers."""
     serving: ServingState
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        """The group coordinator, created by the first use."""
+        return self.deferred_groups.coordinator

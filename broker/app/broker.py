@@ -25,9 +25,9 @@ from ..config import BrokerConfig
 from ..config.listeners import ListenerError, parse_counts, parse_endpoints, security_protocol
 from ..config.roles import inter_broker_listener
 from ..conversion.conversion_pool import ConversionPool
-from ..coordinators.groups.coordinator import GroupCoordinator
+from ..coordinators.groups.deferred_coordinator import DeferredGroupCoordinator
 from ..coordinators.internal_log.coordinator_log import CoordinatorLog
-from ..coordinators.internal_log.led_partitions import LedPartitions
+from ..coordinators.internal_log.led_partitions import LedPartitions, LedTopic
 from ..coordinators.internal_log.topic_partitions import InternalTopicPartitions
 from ..coordinators.transactions.coordinator import CoordinatorSettings, TransactionCoordinator
 from ..coordinators.transactions.markers import PartitionMarkers
@@ -60,7 +60,7 @@ from ..server.server import Server
 from ..server.serving_state import ServingState
 from ..server.socket_options import socket_options
 from .initial_topics import create_alone, create_among_others
-from .loading import load_seed_data
+from .loading_marker import marker_of
 
 if TYPE_CHECKING:
     from ..authorization.standard_authorizer import StandardAuthorizer
@@ -87,10 +87,10 @@ class Broker:
         self._replicas = Replicas(metadata, logs, partitions, self._node.replication)
         self.directories = Directories(logs, self._replicas)
         internal_topics = InternalTopicPartitions(metadata, partitions)
-        groups = GroupCoordinator(config, self._clock, internal_topics, metadata)
+        groups = DeferredGroupCoordinator(config, self._clock, internal_topics, metadata)
         markers = PartitionMarkers(
             partitions,
-            lambda index, producer, commits: groups.transaction_ended(index, producer, is_commit=commits),
+            lambda index, producer, commits: groups.coordinator.transaction_ended(index, producer, is_commit=commits),
             self._clock,
         )
         self._transaction_log = CoordinatorLog(TRANSACTION_STATE, internal_topics, self._clock)
@@ -131,7 +131,7 @@ class Broker:
             producer_ids=self._node.producer_ids,
             delegation_tokens=tokens,
             guards=self._guards,
-            groups=groups,
+            deferred_groups=groups,
             transactions=transactions,
             transaction_markers=markers,
             leader_throttle=self._node.leader_throttle,
@@ -140,7 +140,10 @@ class Broker:
         """The parts of this broker that handlers use."""
         self.dispatcher = self._new_dispatcher(APIS)
         self._node.serve(self.services, self._new_dispatcher)
-        coordinators = {GROUP_METADATA: groups.partitions, TRANSACTION_STATE: self._transaction_partitions}
+        coordinators: dict[str, LedTopic] = {
+            GROUP_METADATA: groups,
+            TRANSACTION_STATE: self._transaction_partitions,
+        }
         self._node.report_elections(self._replicas, coordinators)
         self._leaving = trio.Event()
         self._stop = trio.Event()
@@ -161,14 +164,13 @@ class Broker:
             self.services.logs.open_all()
             try:
                 self._open_logs()
-                if self.config.roles.is_alone:
-                    await load_seed_data(self.services)
+                await self._load_seed_data()
                 monitoring = self._open_monitoring(server)
                 self._zookeeper = self._open_zookeeper()
                 async with trio.open_nursery() as upkeep:
                     upkeep.start_soon(self.directories.run)
                     upkeep.start_soon(self._guards.sources.key_reader.run)
-                    await upkeep.start(self.services.groups.run)
+                    await upkeep.start(self.services.deferred_groups.run)
                     upkeep.start_soon(maintain_logs, self.services.logs, self.config, self._clock)
                     upkeep.start_soon(compact_logs, self.services.logs, self.config)
                     upkeep.start_soon(self.services.log_moves.run)
@@ -299,6 +301,14 @@ class Broker:
         self.services.serving.activity |= server.activity
         return server
 
+    async def _load_seed_data(self) -> None:
+        if not self.config.roles.is_alone or not (self.config.gregor_load or marker_of(self.config).exists()):
+            return
+        # Most brokers load nothing.
+        from .loading import load_seed_data
+
+        await load_seed_data(self.services)
+
     def _open_monitoring(self, server: Server) -> MetricPages | None:
         address = self.config.gregor_metrics_listener
         if not address:
@@ -361,7 +371,7 @@ class Broker:
     def _follow(self, change: MetadataChange) -> None:
         if isinstance(change, TopicDeleted):
             if change.is_recorded:
-                self.services.groups.topic_deleted(change.topic.name)
+                self.services.deferred_groups.topic_deleted(change.topic.name)
             self.services.metrics.forget_topic(change.topic.name)
         elif isinstance(change, BrokerConfigChanged):
             self._take_faults()

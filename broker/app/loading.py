@@ -21,13 +21,12 @@ from ..api.services import Services
 from ..config import ConfigError
 from ..metadata.replica_placement import DEFAULT
 from ..replicas.partition import Partition
+from .loading_marker import marker_of
 from .seed_lines import SUFFIXES, SeedRecord, read_seed_lines
 from .seed_logs import partition_directories, stored_batches
 
 logger = logging.getLogger(__name__)
 
-MARKER = "gregor-loading"
-"""A file in the first log directory with the names of the topics that a load has not yet filled completely."""
 BATCH_BYTES = 1 << 16
 PENDING_BYTES = 1 << 23
 """Bytes of records that may wait for their batches to be full, in all partitions together."""
@@ -42,7 +41,7 @@ async def load_seed_data(services: Services) -> None:
     Topics that an interrupted load has left incomplete are emptied first. Missing topics are created. Raises
     ConfigError or BrokerError with one line that names the file.
     """
-    marker = Path(services.config.log_dirs[0], MARKER)
+    marker = marker_of(services.config)
     unfinished = _names_in(marker)
     if not services.config.gregor_load:
         if unfinished:

@@ -117,7 +117,9 @@ def _addresses(endpoint: Endpoint) -> list[tuple[socket.AddressFamily, str]]:
         if endpoint.host == "" and socket.has_dualstack_ipv6():
             return [(socket.AF_INET6, "::")]
         return [(socket.AF_INET, "0.0.0.0")]  # noqa: S104
-    found = socket.getaddrinfo(endpoint.host, None, type=socket.SOCK_STREAM)
+    # Python looks up a name given as text with its IDNA codec, whose tables few names need.
+    host = endpoint.host.encode() if endpoint.host.isascii() else endpoint.host
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     unique = dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found)
     usable = [entry for entry in unique if entry[0] == socket.AF_INET or socket.has_ipv6]
     return sorted(usable, key=lambda entry: entry[0] != socket.AF_INET)

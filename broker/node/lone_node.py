@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..authentication.listener_guards import ListenerGuards
     from ..config.listeners import SocketOptions
     from ..controller.controller import Controller
-    from ..coordinators.internal_log.led_partitions import LedPartitions
+    from ..coordinators.internal_log.led_partitions import LedTopic
     from ..coordinators.transactions.markers import PartitionMarkers
     from ..coordinators.transactions.transaction import Transaction
     from ..metadata.store import MetadataStore
@@ -82,7 +82,7 @@ class LoneNode:
     def serve(self, services: Services, new_dispatcher: Callable[[Mapping[int, Api]], Dispatcher]) -> None:
         """Do nothing: a lone broker has no listener of a controller."""
 
-    def report_elections(self, replicas: Replicas, coordinators: Mapping[str, LedPartitions]) -> None:
+    def report_elections(self, replicas: Replicas, coordinators: Mapping[str, LedTopic]) -> None:
         """Do nothing: the coordinators of a lone broker lead all partitions from the start."""
 
     def log_moved(self, partition: Partition) -> None:

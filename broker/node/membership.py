@@ -32,7 +32,7 @@ from ..config.listener_rules import ANY_ADDRESS
 from ..config.listeners import Endpoint, SocketOptions, parse_endpoints, security_protocol
 from ..config.roles import Voter, controller_protocols, inter_broker_listener
 from ..controller.controller import Controller
-from ..coordinators.internal_log.led_partitions import Elections, LedPartitions
+from ..coordinators.internal_log.led_partitions import Elections, LedTopic
 from ..coordinators.internal_log.topic_partitions import InternalTopicPartitions
 from ..coordinators.internal_log.unreplicated_writes import NotReplicatedError, partitions_led_here, replication_of
 from ..coordinators.transactions.cluster_markers import ClusterMarkers
@@ -137,7 +137,7 @@ class Membership:
         self._services = services
         self.controller_dispatcher = new_dispatcher(CONTROLLER_APIS)
 
-    def report_elections(self, replicas: Replicas, coordinators: Mapping[str, LedPartitions]) -> None:
+    def report_elections(self, replicas: Replicas, coordinators: Mapping[str, LedTopic]) -> None:
         """Notify the coordinators, given by internal topic, of partitions that this broker starts or stops leading."""
         replicas.listen(Elections(coordinators))
 

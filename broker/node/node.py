@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..api.services import Services
     from ..authentication.listener_guards import ListenerGuards
     from ..config.listeners import SocketOptions
-    from ..coordinators.internal_log.led_partitions import LedPartitions
+    from ..coordinators.internal_log.led_partitions import LedTopic
     from ..coordinators.transactions.coordinator import Markers
     from ..coordinators.transactions.markers import PartitionMarkers
     from ..coordinators.transactions.producer_id_blocks import ProducerIdBlocks
@@ -65,7 +65,7 @@ class Node(NodeRole, Protocol):
     def serve(self, services: Services, new_dispatcher: Callable[[Mapping[int, Api]], Dispatcher]) -> None:
         """Set the parts that are created after this one: handlers' services, and the maker of further dispatchers."""
 
-    def report_elections(self, replicas: Replicas, coordinators: Mapping[str, LedPartitions]) -> None:
+    def report_elections(self, replicas: Replicas, coordinators: Mapping[str, LedTopic]) -> None:
         """Notify the coordinators, given by internal topic, of partitions that this broker starts or stops leading."""
 
     def route(self, api: Api, request: Message) -> Handler:

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from gregor.broker.app.broker import Broker
-from gregor.broker.app.loading import MARKER
+from gregor.broker.app.loading_marker import MARKER
 from gregor.broker.config import BrokerConfig, ConfigError
 from gregor.client.producer.partitioner import partition_for_key
 from gregor.protocol.records.batches import iter_batches, iter_records

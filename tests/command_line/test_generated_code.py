@@ -132,7 +132,7 @@ def test_python_s_own_functions_are_back_after_a_failed_import(subject: Path) ->
 
 def test_attrs_is_offered_kept_bytecode_before_it_runs(tmp_path: Path) -> None:
     program = (
-        "import sys; from gregor.command_line import generated_code\n"
+        "from gregor.command_line import generated_code\n"
         f"generated_code._path = lambda imports: {str(tmp_path / 'attrs')!r}\n"
         "with generated_code.kept_bytecode('attrs'): import attr\n"
         "import inspect; assert 'def _compile_and_eval' in inspect.getsource(attr._make)\n"
@@ -142,3 +142,39 @@ def test_attrs_is_offered_kept_bytecode_before_it_runs(tmp_path: Path) -> None:
         subprocess.run([sys.executable, "-c", program], check=True, env={"PYTHONDONTWRITEBYTECODE": ""})
     kept = marshal.loads((tmp_path / "attrs").read_bytes())
     assert any(filename.startswith("<attrs generated") for _, filename, _ in kept)
+
+
+HASHED = """
+import attrs
+
+@attrs.frozen
+class First:
+    number: int
+
+@attrs.frozen
+class Second:
+    number: int
+"""
+
+
+def test_classes_of_attrs_are_kept_although_each_process_hashes_their_names_anew(tmp_path: Path) -> None:
+    (tmp_path / "hashed_subject.py").write_text(HASHED)
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from gregor.command_line import generated_code\n"
+        f"generated_code._path = lambda imports: {str(tmp_path / 'attrs')!r}\n"
+        "def write(*_):\n    print('written')\n    write_file(*_)\n"
+        "write_file, generated_code._write = generated_code._write, write\n"
+        "with generated_code.kept_bytecode('attrs'): from hashed_subject import First, Second\n"
+        "assert hash(First(1)) == hash(First(1)) != hash(First(2))\n"
+        "assert hash(First(1)) != hash(Second(1)) and First(1) != Second(1)\n"
+    )
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            check=True,
+            capture_output=True,
+            env={"PYTHONDONTWRITEBYTECODE": "", "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert outputs == [b"written\n", b""]

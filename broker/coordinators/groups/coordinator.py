@@ -71,21 +71,25 @@ class GroupCoordinator:
         self._consumer_groups = ConsumerGroups(config, self._groups, self._timers, consumer_log, topics, migration)
         self._consumer = ConsumerProtocol(config, self._consumer_groups)
         self._classic_in_consumer = ClassicInConsumer(config, self._consumer_groups, self._log)
-        self._is_alone = config.roles.is_alone
         self.partitions = LedPartitions(
-            self._topic, is_alone=self._is_alone, begin_reading=self._begin_reading, forget=self._forget_partition
+            self._topic,
+            is_alone=config.roles.is_alone,
+            begin_reading=self._begin_reading,
+            forget=self._forget_partition,
         )
         """The partitions of the offsets topic whose groups this broker coordinates."""
 
+    def load_all(self) -> None:
+        """Let `run` load all partitions of the offsets topic that exist, which a lone broker leads."""
+        for index in range(self._topic.existing_partitions()):
+            self.partitions.elected(index)
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Load the offsets topic, then expire sessions and offsets; report started once requests may arrive.
+        """Load partitions of the offsets topic, expire sessions and offsets; report started once requests may arrive.
 
         Requests for groups that are not loaded yet are refused with COORDINATOR_LOAD_IN_PROGRESS. In a cluster of
         several brokers `partitions` loads each partition when this broker is elected.
         """
-        if self._is_alone:
-            for index in range(self._topic.existing_partitions()):
-                self.partitions.elected(index)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._timers.run)
             nursery.start_soon(self._expire_offsets)

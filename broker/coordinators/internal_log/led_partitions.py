@@ -101,10 +101,20 @@ class LedPartitions:
         reading.resume()
 
 
+class LedTopic(Protocol):
+    """One internal topic, of which a coordinator leads partitions."""
+
+    def elected(self, index: int) -> None:
+        """Load a partition: this broker leads the partition now."""
+
+    def resigned(self, index: int) -> None:
+        """Drop a partition that this broker does not lead any more."""
+
+
 class Elections:
     """A listener that passes elections on to the coordinators (a `LeadershipListener`)."""
 
-    def __init__(self, coordinators: Mapping[str, LedPartitions]) -> None:
+    def __init__(self, coordinators: Mapping[str, LedTopic]) -> None:
         """Notify ``coordinators``, given by the name of their internal topic."""
         self._coordinators = coordinators
 

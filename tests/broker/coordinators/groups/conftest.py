@@ -133,6 +133,7 @@ class Bench:
         """Start a coordinator, also in the place of a running one: its state is that of the log."""
         self.settings |= settings
         self.groups = self._new_coordinator()
+        self.groups.load_all()
         await self._nursery.start(self.groups.run)
         await trio.testing.wait_all_tasks_blocked()
         return self.groups
