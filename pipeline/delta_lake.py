@@ -88,6 +88,6 @@ def delta_session(desk: Desk, *, in_catalog: bool = False) -> SparkSession:
     except (PySparkRuntimeError, Py4JJavaError) as fault:
         raise PipelineError(
             f"Spark has no Delta Lake: {PACKAGE} could not be had from Maven Central (Spark has printed why); its jars "
-            "may also lie in $SPARK_JARS_HOME, see docs/pipeline-jobs.md"
+            "may also lie in $SPARK_JARS_HOME, see docs/pipeline-tables.md"
         ) from fault
     return session

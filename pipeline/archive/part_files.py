@@ -152,11 +152,20 @@ class PartFiles:
         if number == UNKNOWN_PERIOD:
             return "".join(f"/{name}={NO_VALUE}" for name in names)
         day, hour = divmod(number, 24) if self._period is Period.HOUR else (number, None)
-        # Producers that count in microseconds make years beyond 9999, which Python's own dates have not.
-        return f"/date={np.datetime64(day, 'D')}" + (f"/hour={hour:02d}" if hour is not None else "")
+        return f"/date={date_text(day)}" + (f"/hour={hour:02d}" if hour is not None else "")
 
     def _close_oldest(self) -> None:
         _, part = self._open.popitem(last=False)
         self._buffered -= part.waiting_bytes
         part.flush()
         part.writer.close()
+
+
+def date_text(day: int) -> str:
+    """Return the date of a day, counted from the epoch, as Spark parses it: with four digits of the year or more.
+
+    Producers that count in microseconds make years beyond 9999, and others years before 1, which Python's dates lack.
+    """
+    text = str(np.datetime64(day, "D"))
+    year, month_and_day = int(text[:-6]), text[-6:]
+    return f"{'-' if year < 0 else ''}{abs(year):04d}{month_and_day}"

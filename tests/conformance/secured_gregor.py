@@ -26,8 +26,9 @@ MODULES = {
 
 @dataclass
 class Secured:
-    """A broker that the files of `gregor dev-certs` secure."""
+    """A broker that the files of `gregor dev-certs` secure; its listener at `bootstrap` needs no login."""
 
+    bootstrap: str
     files: Path
     sasl: str
     ssl: str
@@ -71,5 +72,5 @@ def secured_gregor(directory: Path, *more: str) -> Iterator[Secured]:
                 await admin.alter_scram_credentials([ScramUpsertion("user", mechanism, password.encode())])
 
     trio.run(add_scram)
-    yield Secured(files, sasl, ssl, password, store_password)
+    yield Secured(broker.bootstrap, files, sasl, ssl, password, store_password)
     assert broker.stop() == 0

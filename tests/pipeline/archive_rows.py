@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import trio
 from pyarrow import parquet
@@ -21,7 +21,15 @@ from tests.broker_process import BrokerProcess
 DAY_MS = 86_400_000
 
 
-def make_topic(broker: BrokerProcess, topic: str, partitions: int = 2) -> None:
+class Addressed(Protocol):
+    """A broker that clients reach without a login."""
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients want for ``bootstrap.servers``."""
+
+
+def make_topic(broker: Addressed, topic: str, partitions: int = 2) -> None:
     """Create a new topic."""
 
     async def make() -> None:
@@ -31,9 +39,7 @@ def make_topic(broker: BrokerProcess, topic: str, partitions: int = 2) -> None:
     trio.run(make)
 
 
-def produce(
-    broker: BrokerProcess, topic: str, values: Sequence[bytes | None], partitions: int = 2, **config: Any
-) -> None:
+def produce(broker: Addressed, topic: str, values: Sequence[bytes | None], partitions: int = 2, **config: Any) -> None:
     """Produce values to the partitions in turn, with timestamps a day apart."""
 
     async def send() -> None:

@@ -19,6 +19,7 @@ pytest.importorskip("moto", reason="the S3 server of the tests needs gregor-brok
 
 from gregor.pipeline.archive.manifest import Manifest
 from tests.broker_process import GREGOR, BrokerProcess
+from tests.conformance.secured_gregor import Secured, secured_gregor
 from tests.pipeline.archive_rows import arguments, make_topic, produce, rows_of
 from tests.pipeline.job_desk import run_job
 from tests.pipeline.s3_server import S3Server, s3_server
@@ -80,12 +81,22 @@ def test_jobs_run_on_spark_workers_that_have_only_python_and_the_package(
     with standalone_cluster(tmp_path) as master:
         where = ["--master", master, "--package", str(package), "--conf", "spark.executor.memory=512m"]
         assert_there_and_back(broker_process, server, "clustered", where)
-        submitted(broker_process, server, tmp_path, master)
+        with secured_gregor(tmp_path / "secured") as secured:
+            submitted(secured, server, tmp_path, master)
 
 
-def submitted(broker: BrokerProcess, server: S3Server, folder: Path, master: str) -> None:
-    """Run a job by spark-submit, with the program that was written beside the package."""
+def submitted(broker: Secured, server: S3Server, folder: Path, master: str) -> None:
+    """Run a job by spark-submit, with the program that was written beside the package, on a broker with SASL_SSL.
+
+    The certificate is a file in the driver's directory, which the executors do not have in theirs.
+    """
+    make_topic(broker, "secret")
+    produce(broker, "secret", [b"v%d" % number for number in range(200)])
     root = server.root("submitted")
+    login = folder / "client.properties"
+    login.write_text((broker.files / "client.properties").read_text().replace(f"{broker.files}/", ""))
+    assert "ssl.truststore.location=ca.pem" in login.read_text()
+    from_broker = ["--bootstrap-server", broker.sasl, "--topics", "secret", "--command-config", str(login)]
     settings = {
         "spark.executorEnv.PYTHONPATH": "./gregor-package",
         "spark.pyspark.python": "python3",
@@ -96,11 +107,12 @@ def submitted(broker: BrokerProcess, server: S3Server, folder: Path, master: str
     done = subprocess.run(
         [
             *(str(HOME / "bin" / "spark-submit"), "--master", master, *archive, *confs, str(folder / "gregor_job.py")),
-            *("archive", "--json", *arguments(broker, "clustered", root)),
+            *("archive", "--json", *from_broker, "--archive", str(root), "--format", "parquet"),
         ],
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
+        cwd=broker.files,
         env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
