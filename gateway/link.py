@@ -281,7 +281,7 @@ class Link:
         self._is_streaming = True
         # Each piece of the answer would wake the task of `Readiness` as well.
         self._readiness.forget(self._transport.descriptor)
-        return Stream(self, self._transport, self._limit_bytes, self._readiness.wait_alone)
+        return Stream(self, self._transport, self._limit_bytes, self._readiness)
 
     def lose(self) -> None:
         """End the link as the broker does, and say so."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import select
-from collections.abc import Callable
 from struct import Struct
 from typing import Protocol
 
@@ -12,6 +10,7 @@ import trio
 
 from ..broker.server.client_connection import ClientGoneError, Hangup
 from ..broker.server.parts import Buffer
+from ..broker.server.readiness import Readiness
 from ..broker.server.receive_buffer_cy import LENGTH
 from ..broker.server.transport import WOULD_BLOCK, SocketTransport
 
@@ -41,16 +40,13 @@ class StreamedLink(Protocol):
 class Stream:
     """An answer that is read from the socket as its bytes arrive; `size` is that of its frame."""
 
-    __slots__ = ("_begun", "_limit_bytes", "_link", "_transport", "correlation_id", "remaining", "size", "wait_alone")
+    __slots__ = ("_begun", "_limit_bytes", "_link", "_transport", "correlation_id", "readiness", "remaining", "size")
 
-    def __init__(
-        self, link: StreamedLink, transport: SocketTransport, limit_bytes: int, wait_alone: Callable[[int, int], bool]
-    ) -> None:
+    def __init__(self, link: StreamedLink, transport: SocketTransport, limit_bytes: int, readiness: Readiness) -> None:
         self._link = link
         self._transport = transport
         self._limit_bytes = limit_bytes
-        self.wait_alone = wait_alone
-        """Waits for a socket without a pass of trio's loop (`Readiness.wait_alone`)."""
+        self.readiness = readiness
         self._begun = memoryview(b"")
         """Bytes behind the correlation id that were received already."""
         self.size = 0
@@ -70,7 +66,7 @@ class Stream:
 
     @property
     def has_begun(self) -> bool:
-        """Whether `read_into` returns bytes that were received before, so that `move_now` must not be called."""
+        """Whether `read_into` returns bytes that were received before, before those in the socket."""
         return len(self._begun) > 0
 
     async def read_head(self, hangup: Hangup) -> None:
@@ -129,33 +125,27 @@ class Stream:
         return count
 
     @property
-    def is_plain(self) -> bool:
-        """Whether `move_now` may be called."""
-        return self._transport.is_plain
+    def descriptor(self) -> int | None:
+        """The descriptor of the socket if its bytes are those of the answer (see `took`), else None."""
+        return self._transport.descriptor if self._transport.is_plain else None
 
-    def move_now(self, pipe: int, most_bytes: int) -> int:
-        """Move up to ``most_bytes``, of which as many must be left, into an empty pipe, without waiting.
+    def took(self, size_bytes: int) -> None:
+        """Count bytes that others took from the socket, behind those that had been received before."""
+        self.remaining -= size_bytes
 
-        Returns their number, `WOULD_BLOCK`, or `HAS_NO_PIPES` if the system cannot do so. Raises LinkLostError.
-        """
-        try:
-            count = self._transport.receive_into_pipe(pipe, most_bytes)
-        except OSError as error:
-            raise self._lost(error) from error
-        if count == 0:
-            raise self._lost("closed the connection")
-        if count > 0:
-            self.remaining -= count
-        return count
+    def lost(self, reason: object) -> LinkLostError:
+        """End the link, whose socket has failed, and return the error."""
+        self._link.lose()
+        return LinkLostError(f"broker {self.node}: {reason}")
 
     async def wait_readable(self, most_bytes: int) -> None:
         """Wait until ``most_bytes`` have arrived, which must be on their way. Raises LinkLostError."""
         try:
             self._transport.wake_at(most_bytes)
-            if not self.wait_alone(self._transport.descriptor, select.POLLIN):
+            if not self.readiness.wait_alone(self._transport.descriptor):
                 await trio.lowlevel.wait_readable(self._transport.descriptor)
         except (OSError, trio.ClosedResourceError) as error:
-            raise self._lost(error) from error
+            raise self.lost(error) from error
 
     def end(self) -> None:
         """Give the link back; a link whose answer was not read completely is closed."""
@@ -182,15 +172,10 @@ class Stream:
             while (count := self._transport.receive_now(space)) == WOULD_BLOCK:
                 await self.wait_readable(len(space))
         except OSError as error:
-            raise self._lost(error) from error
+            raise self.lost(error) from error
         if count == 0:
-            raise self._lost("closed the connection")
+            raise self.lost("closed the connection")
         return count
-
-    def _lost(self, reason: object) -> LinkLostError:
-        """End the link, whose socket has failed, and return the error."""
-        self._link.lose()
-        return LinkLostError(f"broker {self.node}: {reason}")
 
 
 async def _cancel_at_hangup(hangup: Hangup, scope: trio.CancelScope) -> None:

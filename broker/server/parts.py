@@ -9,7 +9,6 @@ others.
 from __future__ import annotations
 
 import os
-import select
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
@@ -38,17 +37,17 @@ class Outlet(Protocol):
         """Send a range of a file without reading it into this process."""
 
 
-class PipeOutlet(Outlet, Protocol):
-    """An outlet that may take bytes from a pipe (a `SocketTransport`)."""
+class SocketOutlet(Outlet, Protocol):
+    """An outlet that is a plain socket if `is_plain` (a `SocketTransport`)."""
 
     descriptor: int
 
     @property
     def is_plain(self) -> bool:
-        """Whether `send_pipe_now` may be called."""
+        """Whether bytes that are written to the descriptor reach the client as they are."""
 
-    def send_pipe_now(self, pipe: int, size_bytes: int) -> int:
-        """Send bytes that are in a pipe without reading them; return their number, negative if none are accepted."""
+    def flush_now(self, flags: int = 0, /) -> bool:
+        """Send gathered bytes as far as possible without waiting; return whether all were sent."""
 
     async def wait_writable(self) -> None:
         """Wait until bytes are accepted."""
@@ -99,22 +98,16 @@ class Sink:
         await self._outlet.send_file(descriptor, position, size_bytes)
 
     @property
-    def takes_pipes(self) -> bool:
-        """Whether `send_pipe_now` may be called."""
-        return getattr(self._outlet, "is_plain", False)
+    def socket(self) -> SocketOutlet | None:
+        """The socket to which bytes may be written directly, which `wrote` must count; None if there is none.
 
-    def send_pipe_now(self, pipe: int, size_bytes: int) -> int:
-        """Send up to ``size_bytes`` that are in a pipe by splice(2), without waiting; return how many were accepted."""
+        Gathered bytes must be flushed first.
+        """
+        return cast(SocketOutlet, self._outlet) if getattr(self._outlet, "is_plain", False) else None
+
+    def wrote(self, size_bytes: int) -> None:
+        """Count bytes that were written to `socket`. Raises BrokenPromiseError if more were than promised."""
         self._take(size_bytes)
-        sent_bytes = max(cast(PipeOutlet, self._outlet).send_pipe_now(pipe, size_bytes), 0)
-        self._remaining_bytes += size_bytes - sent_bytes
-        return sent_bytes
-
-    async def wait_writable(self, wait_alone: Callable[[int, int], bool]) -> None:
-        """Wait until more bytes are accepted; ``wait_alone`` is tried first (`Readiness.wait_alone`)."""
-        outlet = cast(PipeOutlet, self._outlet)
-        if not wait_alone(outlet.descriptor, select.POLLOUT):
-            await outlet.wait_writable()
 
     def finish(self) -> None:
         """Check that all promised bytes have been sent.

@@ -15,11 +15,12 @@ import trio
 from .bulk_lane import BulkLane
 from .busy_polling import BusyPolling, Events, never
 from .loop_idleness import LoopIdleness
+from .relay_calls import wait_alone
 
 INPUT = select.EPOLLIN
 HANGUP = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 EVENTS = INPUT | select.EPOLLRDHUP | select.EPOLLET
-LONGEST_ALONE_S = 0.002
+LONGEST_ALONE_MS = 2
 """The longest wait of `Readiness.wait_alone`; a peer that needs longer has paused."""
 MOST_EVENTS = 64
 """The events of a round; the kernel gives further ones to the next round, in turn."""
@@ -65,25 +66,26 @@ class Readiness:
         if self._callbacks.pop(descriptor, None) is not None and not self._epoll.closed:
             self._epoll.unregister(descriptor)
 
-    def wait_alone(self, descriptor: int, events: int) -> bool:
-        """Wait in the running task for ``events`` (of poll(2)) of a descriptor, without a pass of trio's loop.
+    def wait_alone(self, descriptor: int) -> bool:
+        """Wait in the running task for input of a descriptor that is not watched, without a pass of trio's loop.
 
-        Return whether they have come, and nothing else needs the event loop; the caller must wait through trio if not.
-        Such a wait costs one system call. It is for bytes that are on their way: it lasts `LONGEST_ALONE_S` at most.
+        Return whether it has come, and nothing else needs the event loop; the caller must wait through trio if not.
+        Such a wait costs one system call. It is for bytes that are on their way: it lasts `LONGEST_ALONE_MS` at most.
+        """
+        quiet_ms, own, others = self.quiet()
+        return quiet_ms > 0 and wait_alone(descriptor, False, own, others, min(quiet_ms, LONGEST_ALONE_MS))
+
+    def quiet(self) -> tuple[int, int, int]:
+        """Return for how many milliseconds nothing but two descriptors needs the event loop, and these two.
+
+        The running task may wait so long, outside of trio's loop, if it also waits for these descriptors. Either is -1
+        if it needs no wait.
         """
         idleness = self._idleness
         if idleness is None or idleness.descriptor is None or self._has_uncalled or self._epoll.closed:
-            return False
-        quiet_s = min(idleness.quiet_s(self._task), LONGEST_ALONE_S)
-        if quiet_s <= 0:
-            return False
-        poll = select.poll()
-        poll.register(descriptor, events)
-        poll.register(self._epoll, select.POLLIN)
-        if not self._has_others:
-            poll.register(idleness.descriptor, select.POLLIN)
-        ready = poll.poll(quiet_s * 1000)
-        return len(ready) == 1 and ready[0][0] == descriptor
+            return 0, -1, -1
+        quiet_ms = int(idleness.quiet_s(self._task) * 1000)
+        return quiet_ms, self._epoll.fileno(), -1 if self._has_others else idleness.descriptor
 
     async def run(self) -> None:
         """Serve until cancelled."""

@@ -6,7 +6,6 @@ connection find the socket ready.
 
 from __future__ import annotations
 
-import errno
 import os
 import socket
 import time
@@ -19,10 +18,6 @@ from .parts import Buffer
 
 WOULD_BLOCK = -1
 """The result of `SocketTransport.receive_now` if no bytes have arrived."""
-HAS_NO_PIPES = -2
-"""The result of `SocketTransport.receive_into_pipe` if the system does not move bytes of this socket into pipes."""
-UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP)
-"""The errors of splice(2) of a system that does not have it for sockets, or forbids it."""
 TURN_S = 0.0005
 """Longest time in seconds that a large answer is sent without a wait, before other tasks get their turn."""
 MOST_AWAITED_BYTES = 256 * 1024
@@ -68,20 +63,6 @@ class SocketTransport:
             return self._socket.recv_into(space)
         except BlockingIOError:
             return WOULD_BLOCK
-
-    def receive_into_pipe(self, pipe: int, most_bytes: int) -> int:
-        """Move available bytes of a plain socket into an empty pipe, without a copy (splice(2)).
-
-        Returns their number, 0 at the end of the stream, `WOULD_BLOCK` or `HAS_NO_PIPES`. Raises OSError.
-        """
-        try:
-            return os.splice(self.descriptor, pipe, most_bytes, flags=os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK)
-        except BlockingIOError:
-            return WOULD_BLOCK
-        except OSError as error:
-            if error.errno not in UNSUPPORTED:
-                raise
-            return HAS_NO_PIPES
 
     def wake_at(self, size_bytes: int) -> None:
         """Let the socket become readable only with ``size_bytes`` of input, which must be on their way, or at its end.
@@ -169,25 +150,6 @@ class SocketTransport:
                 raise EOFError(f"a segment ends at {position}, expected {end}")
             position += sent
             await self._take_turns()
-
-    def send_pipe_now(self, pipe: int, size_bytes: int) -> int:
-        """Send gathered bytes, then ``size_bytes`` that are in a pipe, without a copy (splice(2)) and without waiting.
-
-        Returns how many bytes have left the pipe, or `WOULD_BLOCK`. Raises OSError.
-        """
-        if not self.flush_now(socket.MSG_MORE):
-            return WOULD_BLOCK
-        try:
-            return os.splice(pipe, self.descriptor, size_bytes, flags=os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK)
-        except BlockingIOError:
-            return WOULD_BLOCK
-        except OSError as error:
-            if error.errno not in UNSUPPORTED:
-                raise
-        data = os.read(pipe, size_bytes)
-        self.gather(data)
-        self.flush_now()
-        return len(data)
 
     def close(self) -> None:
         """Close the socket; a task that waits for it gets trio.ClosedResourceError."""

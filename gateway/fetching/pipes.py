@@ -5,11 +5,14 @@ An answer has a pipe of its own, so that it may wait for its client while the pi
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 
 PIPE_BYTES = 256 * 1024
 """The size of a pipe, and so the most that a slow client makes a gateway keep."""
+UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP)
+"""The errors of splice(2) of a system that does not have it for sockets, or forbids it."""
 MOST_IDLE = 16
 """Most pipes that are kept for the next answers."""
 
@@ -17,12 +20,10 @@ MOST_IDLE = 16
 class Pipe:
     """A pipe that is closed with its last reference."""
 
-    __slots__ = ("held_bytes", "read_end", "write_end")
+    __slots__ = ("read_end", "write_end")
 
     def __init__(self) -> None:
         """Make a pipe of `PIPE_BYTES`. Raises OSError, also if the user's pipes have reached their limit."""
-        self.held_bytes = 0
-        """The bytes that were moved in and not out."""
         self.read_end = self.write_end = -1
         self.read_end, self.write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         fcntl.fcntl(self.write_end, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
@@ -52,7 +53,7 @@ class Pipes:
         except OSError:
             return None
 
-    def give_back(self, pipe: Pipe) -> None:
+    def give_back(self, pipe: Pipe, *, is_empty: bool) -> None:
         """Keep a pipe for the next answer; one that still holds bytes is closed."""
-        if not pipe.held_bytes and len(self._idle) < MOST_IDLE:
+        if is_empty and len(self._idle) < MOST_IDLE:
             self._idle.append(pipe)

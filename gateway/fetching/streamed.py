@@ -6,15 +6,18 @@ not copy them. Other bytes are read into one buffer and sent from there.
 
 from __future__ import annotations
 
+import os
+from socket import MSG_MORE
+
 import trio
 
 from ...broker.server.connection import UnanswerableError
-from ...broker.server.parts import Sink
-from ...broker.server.transport import HAS_NO_PIPES, WOULD_BLOCK
+from ...broker.server.parts import Sink, SocketOutlet
+from ...broker.server.relay_cy import Relay, RelayStop
 from ..frames import CORRELATION_ID
 from ..stream import LinkLostError, Stream
 from .leader_hints import HintScanner
-from .pipes import PIPE_BYTES, Pipes
+from .pipes import PIPE_BYTES, UNSUPPORTED, Pipes
 
 PIECE_BYTES = 128 * 1024
 """Bytes that are read from a broker at a time."""
@@ -49,7 +52,7 @@ class StreamedAnswer:
     async def send_to(self, sink: Sink) -> None:
         """Send the answer. Raises UnanswerableError if the broker ends the connection before its end."""
         stream, hints = self._stream, self._hints
-        takes_pipes = stream.is_plain and sink.takes_pipes
+        socket = sink.socket if stream.descriptor is not None else None
         try:
             await sink.write(CORRELATION_ID.pack(stream.correlation_id))
             turn_end = stream.remaining - TURN_BYTES
@@ -57,11 +60,12 @@ class StreamedAnswer:
                 await self._pass_piece(sink, HEAD_BYTES)
             while stream.remaining:
                 unseen_bytes = stream.remaining if hints is None else hints.unseen_bytes
-                if takes_pipes and unseen_bytes >= LEAST_PIPED_BYTES:
-                    moved_bytes = await self._move(sink, unseen_bytes)
+                if socket is not None and unseen_bytes >= LEAST_PIPED_BYTES and not stream.has_begun:
+                    moved_bytes = await self._move(sink, socket, unseen_bytes)
                     if hints is not None:
                         hints.pass_over(moved_bytes)
-                    takes_pipes = moved_bytes == unseen_bytes
+                    if moved_bytes < unseen_bytes:
+                        socket = None
                 else:
                     await self._pass_piece(sink, PIECE_BYTES)
                 if 0 < stream.remaining < turn_end:
@@ -81,37 +85,41 @@ class StreamedAnswer:
         piece = space[:count] if self._hints is None else self._hints.pass_on(space[:count])
         await sink.write_borrowed(piece, _keep_nothing)
 
-    async def _move(self, sink: Sink, size_bytes: int) -> int:
+    async def _move(self, sink: Sink, socket: SocketOutlet, size_bytes: int) -> int:
         """Send the next bytes without a copy; return their number, fewer if the system cannot do so."""
         stream, pipes = self._stream, self._memory.pipes
         pipe = pipes.take()
-        if pipe is None:
+        if pipe is None or stream.descriptor is None:
             return 0
-        left_bytes, turn_end = size_bytes, size_bytes - TURN_BYTES
+        relay = Relay(stream.descriptor, socket.descriptor, (pipe.read_end, pipe.write_end), PIPE_BYTES, size_bytes)
         try:
-            while left_bytes or pipe.held_bytes:
-                if not pipe.held_bytes:
-                    count = stream.move_now(pipe.write_end, min(left_bytes, PIPE_BYTES))
-                    if count == WOULD_BLOCK:
-                        await stream.wait_readable(left_bytes)
-                        turn_end = left_bytes - TURN_BYTES
-                        continue
-                    if count == HAS_NO_PIPES:
-                        pipes.are_usable = False
-                        break
-                    left_bytes -= count
-                    pipe.held_bytes = count
-                sent_bytes = sink.send_pipe_now(pipe.read_end, pipe.held_bytes)
-                pipe.held_bytes -= sent_bytes
-                if not sent_bytes:
-                    await sink.wait_writable(stream.wait_alone)
-                    turn_end = left_bytes - TURN_BYTES
-                elif 0 < left_bytes < turn_end:
+            # The records that follow fill the segment.
+            while not socket.flush_now(MSG_MORE):
+                await socket.wait_writable()
+            stop = RelayStop.TURN
+            while stop is not RelayStop.MOVED:
+                before = relay.left_bytes + relay.held_bytes, relay.left_bytes
+                stop = RelayStop(relay.run(*stream.readiness.quiet()))
+                sink.wrote(before[0] - relay.left_bytes - relay.held_bytes)
+                stream.took(before[1] - relay.left_bytes)
+                if stop is RelayStop.NEEDS_INPUT:
+                    await stream.wait_readable(relay.left_bytes)
+                elif stop is RelayStop.FULL:
+                    await socket.wait_writable()
+                elif stop is RelayStop.TURN:
                     await trio.lowlevel.checkpoint()
-                    turn_end = left_bytes - TURN_BYTES
+                elif stop is RelayStop.SOURCE_HAS_FAILED and relay.error not in UNSUPPORTED:
+                    raise stream.lost(os.strerror(relay.error) if relay.error else "closed the connection")
+                elif stop is RelayStop.TARGET_HAS_FAILED and relay.error not in UNSUPPORTED:
+                    raise OSError(relay.error, os.strerror(relay.error))
+                elif stop is not RelayStop.MOVED:
+                    pipes.are_usable = False
+                    if relay.held_bytes:
+                        await sink.write(os.read(pipe.read_end, relay.held_bytes))
+                    break
         finally:
-            pipes.give_back(pipe)
-        return size_bytes - left_bytes
+            pipes.give_back(pipe, is_empty=not relay.held_bytes)
+        return size_bytes - relay.left_bytes
 
 
 def _keep_nothing() -> None:

@@ -8,20 +8,24 @@ import os
 import random
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import trio
 import trio.testing
 
+from gregor.broker.server import relay_cy
 from gregor.broker.server.connection import UnanswerableError
 from gregor.broker.server.parts import Sink
 from gregor.broker.server.readiness import Readiness
 from gregor.broker.server.transport import SocketTransport
+from gregor.gateway.fetching import streamed
 from gregor.gateway.fetching.leader_hints import HintScanner
 from gregor.gateway.fetching.streamed import StreamedAnswer, StreamMemory
 from gregor.gateway.link import Link
 from gregor.protocol.codec import decode, encode
 from gregor.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, NodeEndpoint, PartitionData
+from tests.conftest import pure_twin
 from tests.gateway.test_leader_hints import CLIENT, Shown
 
 CORRELATION_ID = (77).to_bytes(4, "big")
@@ -153,11 +157,21 @@ async def test_two_clients_at_once_get_their_own_bytes(
     nursery.cancel_scope.cancel()
 
 
+@pytest.mark.parametrize("has_moved", [False, True])
 async def test_a_system_without_splice_gets_copies(
-    nursery: trio.Nursery, new_relay: Callable[[], Relay], monkeypatch: pytest.MonkeyPatch
+    nursery: trio.Nursery, new_relay: Callable[[], Relay], monkeypatch: pytest.MonkeyPatch, has_moved: bool
 ) -> None:
+    """The bytes that a pipe holds when the client's socket turns out to take none from pipes are copied too."""
     relay, memory = new_relay(), StreamMemory()
-    monkeypatch.setattr(SocketTransport, "receive_into_pipe", lambda *_: -2)
+    splice, client = os.splice, relay.transport.descriptor
+
+    def fail(source: int, target: int, size_bytes: int, flags: int) -> int:
+        if target == client or not has_moved:
+            raise OSError(errno.EINVAL, "")
+        return splice(source, target, size_bytes, flags=flags)
+
+    monkeypatch.setattr(streamed, "Relay", pure_twin(Path(relay_cy.__file__).with_name("relay_cy.py")).Relay)
+    monkeypatch.setattr(os, "splice", fail)
     body = answer_body(500_000)
     received = bytearray()
     frame = (len(body) + 4).to_bytes(4, "big") + CORRELATION_ID + body

@@ -200,7 +200,7 @@ def test_a_task_waits_for_its_socket_alone_unless_something_else_needs_the_loop(
                 for _ in range(passes):
                     peer.send(b"x")
                     await trio.sleep(0.001)
-                assert not readiness.wait_alone(near.fileno(), select.POLLIN)
+                assert not readiness.wait_alone(near.fileno())
                 far.send(b"x")
                 if disturbed_by == "another socket":
                     peer.send(b"x")
@@ -211,7 +211,7 @@ def test_a_task_waits_for_its_socket_alone_unless_something_else_needs_the_loop(
                     assert select.select([_epoll_descriptor()], [], [], 30)[0]
                 elif disturbed_by == "a timer":
                     nursery.start_soon(trio.sleep, 0)
-                assert readiness.wait_alone(near.fileno(), select.POLLIN) == (disturbed_by == "nothing")
+                assert readiness.wait_alone(near.fileno()) == (disturbed_by == "nothing")
                 nursery.cancel_scope.cancel()
 
     trio.run(scenario)
