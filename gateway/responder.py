@@ -38,6 +38,7 @@ from .link import GATHERED_BYTES, Link
 from .offered import offered_versions, upstream_version
 from .raw_tokens import raw_tokens
 from .replayed_login import MECHANISMS
+from .rewritten import RewrittenAnswers
 from .routing.router import Router
 from .routing.routes import ROUTED, TO_ONE_REPLICA
 from .sessions import Session, Sessions
@@ -51,8 +52,6 @@ logger = logging.getLogger(__name__)
 
 BROKER_RESOURCES = (4, 8)
 """The resource types of brokers and of their loggers (Kafka: ConfigResource.Type)."""
-CONTROLLERS = 2
-"""The endpoint type of DescribeCluster for controllers (KIP-919), which no gateway stands in front of."""
 FIRST_VERSION_OF_PRODUCE_WITH_TRANSACTIONS = 3
 INT16 = Struct(">h")
 
@@ -75,6 +74,7 @@ class Responder:
         self._upstream = upstream
         self._addresses = addresses
         self._router = Router(upstream)
+        self._rewritten = RewrittenAnswers(addresses, lambda: upstream.leaders_state)
         self._fetches = Fetches(
             upstream, self._router, addresses, conversions, memory, is_read_committed=is_read_committed
         )
@@ -289,15 +289,8 @@ class Responder:
         if isinstance(found, Message):
             rewrite_brokers(found, version, self._addresses, session.client)
             return answer_parts(key, version, header.correlation_id, found)
-        if not has_brokers(key, version):
-            return [found]
-        response = read_answer(key, version, found)
-        self._learn(key, header, frame, response)
-        if getattr(response, "endpoint_type", None) == CONTROLLERS:
-            return [found]
-        if rewrite_brokers(response, version, self._addresses, session.client):
-            return answer_parts(key, version, header.correlation_id, response)
-        return [found]
+        learn = partial(self._learn, key, header, frame)
+        return self._rewritten.answer(key, version, found, session.client, learn)
 
     async def _describe_configs(self, header: Header, frame: memoryview, session: Session) -> Answer:
         """Describe configurations; the one broker that the client sees is the broker that answers."""

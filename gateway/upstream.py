@@ -53,6 +53,8 @@ class Upstream:
         self._readiness = readiness
         self._random = Random()
         self._leaders: dict[str, list[int]] = {}
+        self.leaders_state = 0
+        """A number that grows with each change of what is known of topics and leaders."""
         self._ids: dict[str, str] = {}
         self._names: dict[str, str] = {}
         self._coordinators: OrderedDict[tuple[int, str], int] = OrderedDict()
@@ -139,18 +141,23 @@ class Upstream:
         """Store the leaders that an answer to Metadata names."""
         for topic in answer.topics:
             if topic.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
-                if topic.name is not None:
-                    self._leaders.pop(topic.name, None)
+                if topic.name is not None and self._leaders.pop(topic.name, None) is not None:
+                    self.leaders_state += 1
                 continue
             leaders = [-1] * (max((part.partition_index for part in topic.partitions), default=-1) + 1)
             for part in topic.partitions:
                 leaders[part.partition_index] = part.leader_id
             if topic.name is not None:
-                self._leaders[topic.name] = leaders
+                self._store(topic.name, leaders)
             if topic.topic_id != NO_UUID:
-                self._leaders[str(topic.topic_id)] = leaders
+                self._store(str(topic.topic_id), leaders)
                 if topic.name is not None:
                     self._learn_id(topic.name, str(topic.topic_id))
+
+    def _store(self, topic: str, leaders: list[int]) -> None:
+        if self._leaders.get(topic) != leaders:
+            self._leaders[topic] = leaders
+            self.leaders_state += 1
 
     def _learn_id(self, name: str, topic_id: str) -> None:
         former = self._ids.get(name)
@@ -171,6 +178,7 @@ class Upstream:
     def forget_leaders(self, topics: Iterable[str]) -> None:
         """Forget the leaders of topics, because a broker has refused to act as one."""
         for topic in topics:
+            self.leaders_state += 1
             self._leaders.pop(topic, None)
             self._leaders.pop(self._names.get(topic) or self._ids.get(topic, ""), None)
 

@@ -1,0 +1,88 @@
+"""Answers that name brokers, rewritten for clients; the last large ones are kept, as clients get the same ones again.
+
+Metadata of 10,000 partitions takes tens of milliseconds to decode and to encode, in which no other client is served.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..broker.server.client_connection import Address, ClientConnection
+from ..broker.server.parts import Answer
+from ..protocol.apis import AnyApiKey
+from ..protocol.schema import Message
+from .addresses import Addresses, has_brokers, rewrite_brokers
+from .frames import CORRELATION_ID, answer_parts, read_answer
+
+CONTROLLERS = 2
+"""The endpoint type of DescribeCluster for controllers (KIP-919), which no gateway stands in front of."""
+LEAST_KEPT_BYTES = 32 * 1024
+"""The size from which on an answer is kept: a smaller one takes about a millisecond."""
+MOST_KEPT_BYTES = 4 * 1024 * 1024
+"""The largest answer that is kept."""
+MOST_KEPT = 2
+
+
+class _Kept(NamedTuple):
+    """An answer without its correlation id, and what a client gets instead."""
+
+    version: tuple[AnyApiKey, int]
+    place: Address | None
+    found: bytes
+    given: bytes
+    state: int
+    """The state of the gateway's knowledge, of which the answer was a part."""
+
+
+class RewrittenAnswers:
+    """The answers of a gateway that name brokers."""
+
+    def __init__(self, addresses: Addresses, state: Callable[[], int]) -> None:
+        """Take ``state``, which returns another number after each change of what `answer` lets others learn."""
+        self._addresses = addresses
+        self._state = state
+        self._kept: deque[_Kept] = deque(maxlen=MOST_KEPT)
+
+    def answer(
+        self,
+        key: AnyApiKey,
+        version: int,
+        found: bytes,
+        client: ClientConnection,
+        learn: Callable[[Message], None],
+    ) -> Answer:
+        """Return an answer with the addresses and node ids that the client knows; ``learn`` is called with it before.
+
+        Raises DecodeError.
+        """
+        if not has_brokers(key, version):
+            return [found]
+        if len(found) < LEAST_KEPT_BYTES:
+            response = read_answer(key, version, found)
+            learn(response)
+            return self._rewritten(key, version, found, response, client)
+        place = self._addresses.address(0, client)
+        head, body = found[: CORRELATION_ID.size], found[CORRELATION_ID.size :]
+        for kept in self._kept:
+            if kept[:3] == ((key, version), place, body) and kept.state == self._state():
+                return [head, kept.given]
+        response = read_answer(key, version, found)
+        learn(response)
+        state = self._state()
+        parts = self._rewritten(key, version, found, response, client)
+        given = b"".join(part for part in parts if isinstance(part, bytes | bytearray | memoryview))
+        if len(found) <= MOST_KEPT_BYTES:
+            self._kept.append(_Kept((key, version), place, body, given[CORRELATION_ID.size :], state))
+        return [given]
+
+    def _rewritten(
+        self, key: AnyApiKey, version: int, found: bytes, response: Message, client: ClientConnection
+    ) -> Answer:
+        if getattr(response, "endpoint_type", None) != CONTROLLERS and rewrite_brokers(
+            response, version, self._addresses, client
+        ):
+            (correlation_id,) = CORRELATION_ID.unpack_from(found)
+            return answer_parts(key, version, correlation_id, response)
+        return [found]
