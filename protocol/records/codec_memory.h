@@ -31,10 +31,11 @@ typedef struct {
     uint8_t *raw, *converted, *encoded;
     lz_match *found, *moved;
     lz_span *spans;
-    uint32_t *span_at;
+    uint32_t *span_at, *tokens;
     ptrdiff_t raw_capacity, record_capacity, converted_capacity;
     size_t found_count, span_count, next_place;
     uint32_t crc;
+    deflate_lengths lengths;
     noted_message last, lasts[LAST_MESSAGES];
 } CodecMemory;
 
@@ -46,6 +47,7 @@ static inline void release_memory(CodecMemory *memory) {
     free(memory->moved);
     free(memory->spans);
     free(memory->span_at);
+    free(memory->tokens);
     memset(memory, 0, sizeof *memory);
 }
 
@@ -71,8 +73,9 @@ static int reserve_memory(CodecMemory *memory, ptrdiff_t raw_bytes, ptrdiff_t re
     memory->moved = malloc((raw / 3 + 4 * records + 1) * sizeof *memory->moved);
     memory->spans = malloc((2 * records + 1) * sizeof *memory->spans);
     memory->span_at = malloc(((raw >> LZ_SPAN_SHIFT) + 2) * sizeof *memory->span_at);
+    memory->tokens = malloc((DEFLATE_BLOCK_TOKENS + DEFLATE_TOKEN_SLACK) * sizeof *memory->tokens);
     if (!(memory->raw && memory->converted && memory->encoded && memory->found && memory->moved && memory->spans &&
-          memory->span_at)) {
+          memory->span_at && memory->tokens)) {
         release_memory(memory);
         return 0;
     }
@@ -90,7 +93,8 @@ static ptrdiff_t read_content(CodecMemory *memory, int codec, const unsigned cha
     memset(memory->lasts, 0, sizeof memory->lasts);
     size_t data_bytes = (size_t)size, capacity = (size_t)memory->raw_capacity;
     if (codec == CODEC_GZIP)
-        return gzip_read(data, data_bytes, memory->raw, capacity, memory->found, &memory->found_count, &memory->crc);
+        return gzip_read(data, data_bytes, memory->raw, capacity, memory->found, &memory->found_count, &memory->crc,
+                         &memory->lengths);
     if (codec == CODEC_SNAPPY)
         return snappy_read(data, data_bytes, memory->raw, capacity, memory->found, &memory->found_count);
     if (codec == CODEC_LZ4)
@@ -157,7 +161,7 @@ static ptrdiff_t write_content(CodecMemory *memory, int codec, int is_v0, ptrdif
     lz_move(&moved, memory->found, memory->found_count, memory->spans, memory->span_count, memory->span_at);
     uint8_t *out = memory->encoded + HEAD_ROOM;
     if (codec == CODEC_GZIP)
-        return gzip_write(&moved, out, crc);
+        return gzip_write(&moved, out, crc, &memory->lengths, memory->tokens);
     if (codec == CODEC_SNAPPY)
         return snappy_write(&moved, out);
     return lz4_write(&moved, out, is_v0);

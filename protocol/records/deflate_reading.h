@@ -30,11 +30,47 @@ static const uint8_t DEFLATE_DISTANCE_BITS[30] = {0, 0, 0, 0, 1, 1, 2, 2,  3,  3
 /* Most bits of a distance and its code. */
 #define DEFLATE_DISTANCE_CODE_BITS 28
 
+/* What a symbol means: its value from bit 16 on (a byte, the least length, the least distance or the symbol itself), the
+   number of the bits that follow its code from bit 8 on, flags, and in an entry of a code the bits of its code. */
+#define DEFLATE_CODE_BITS(entry) ((entry) & 15)
+#define DEFLATE_IS_LITERAL 0x10
+#define DEFLATE_IS_END 0x20
+#define DEFLATE_IS_INVALID 0x40
+#define DEFLATE_FOLLOWING_BITS(entry) ((entry) >> 8 & 15)
+#define DEFLATE_VALUE(entry) ((entry) >> 16)
+
+typedef uint32_t deflate_meaning(unsigned symbol);
+
+static inline uint32_t deflate_symbol_meaning(unsigned symbol) {
+    return symbol << 16;
+}
+
+static inline uint32_t deflate_literal_meaning(unsigned symbol) {
+    if (symbol < DEFLATE_END_OF_BLOCK)
+        return symbol << 16 | DEFLATE_IS_LITERAL;
+    if (symbol == DEFLATE_END_OF_BLOCK)
+        return DEFLATE_IS_END;
+    if (symbol > 285)
+        return DEFLATE_IS_INVALID;
+    return (uint32_t)DEFLATE_LEAST_LENGTHS[symbol - 257] << 16 | (uint32_t)DEFLATE_LENGTH_BITS[symbol - 257] << 8;
+}
+
+static inline uint32_t deflate_distance_meaning(unsigned symbol) {
+    if (symbol > 29)
+        return DEFLATE_IS_INVALID;
+    return (uint32_t)DEFLATE_LEAST_DISTANCES[symbol] << 16 | (uint32_t)DEFLATE_DISTANCE_BITS[symbol] << 8;
+}
+
 typedef struct {
-    uint16_t table[1 << DEFLATE_TABLE_BITS]; /* symbol << 4 | bits of its code; 0: a longer code or none */
+    uint32_t table[1 << DEFLATE_TABLE_BITS]; /* entries by the next bits of the input; 0: a longer code or none */
     uint16_t count[DEFLATE_LONGEST_CODE + 1];
-    uint16_t symbols[DEFLATE_LITERALS];
+    uint32_t entries[DEFLATE_LITERALS]; /* in the order of their codes */
 } deflate_code;
+
+/* The lengths of codes. A writer of similar content takes them for costs. */
+typedef struct {
+    uint8_t literals[DEFLATE_LITERALS], distances[DEFLATE_DISTANCES];
+} deflate_lengths;
 
 typedef struct {
     const uint8_t *at, *end;
@@ -73,7 +109,8 @@ static inline uint32_t reversed_bits(uint32_t code, unsigned size) {
 }
 
 /* Make the code whose symbols have `lengths`; return whether no two of its codes are one. */
-static int deflate_make_code(deflate_code *code, const uint8_t *lengths, int symbol_count) {
+static inline int deflate_make_code(deflate_code *code, const uint8_t *lengths, int symbol_count,
+                                    deflate_meaning *meaning) {
     uint16_t first[DEFLATE_LONGEST_CODE + 2] = {0}, place[DEFLATE_LONGEST_CODE + 2] = {0};
     int left = 1;
     memset(code->count, 0, sizeof code->count);
@@ -92,43 +129,51 @@ static int deflate_make_code(deflate_code *code, const uint8_t *lengths, int sym
         unsigned bits = lengths[symbol];
         if (bits == 0)
             continue;
-        code->symbols[place[bits]++] = (uint16_t)symbol;
+        uint32_t entry = meaning((unsigned)symbol) | bits;
+        code->entries[place[bits]++] = entry;
         unsigned value = first[bits]++;
         if (bits <= DEFLATE_TABLE_BITS)
             for (uint32_t at = reversed_bits(value, bits); at < 1 << DEFLATE_TABLE_BITS; at += 1u << bits)
-                code->table[at] = (uint16_t)(symbol << 4 | bits);
+                code->table[at] = entry;
     }
     return 1;
 }
 
-/* Return the next symbol; -1 if there is none. The input must have been refilled. */
-static inline int deflate_symbol(const deflate_code *code, deflate_input *in) {
-    unsigned entry = code->table[in->bits & ((1 << DEFLATE_TABLE_BITS) - 1)], bits = entry & 15;
-    if (bits > 0) {
-        if (bits > in->count)
-            return LZ_MALFORMED;
-        in->bits >>= bits;
-        in->count -= bits;
-        return (int)(entry >> 4);
-    }
+/* Return the entry of a code that is longer than those in the table; DEFLATE_IS_INVALID if there is none. */
+static uint32_t deflate_long_entry(const deflate_code *code, uint64_t input) {
     int value = 0, first = 0, place = 0;
-    for (bits = 1; bits <= DEFLATE_LONGEST_CODE && bits <= in->count; bits++) {
-        value |= (int)(in->bits >> (bits - 1) & 1);
+    for (unsigned bits = 1; bits <= DEFLATE_LONGEST_CODE; bits++) {
+        value |= (int)(input >> (bits - 1) & 1);
         int count = code->count[bits];
-        if (value - first < count) {
-            in->bits >>= bits;
-            in->count -= bits;
-            return code->symbols[place + (value - first)];
-        }
+        if (value - first < count)
+            return code->entries[place + (value - first)];
         place += count;
         first = (first + count) << 1;
         value <<= 1;
     }
-    return LZ_MALFORMED;
+    return DEFLATE_IS_INVALID;
+}
+
+/* Return the entry of the next symbol, which is not taken yet. The input must have been refilled. */
+static inline uint32_t deflate_entry(const deflate_code *code, const deflate_input *in) {
+    uint32_t entry = code->table[in->bits & ((1 << DEFLATE_TABLE_BITS) - 1)];
+    return entry ? entry : deflate_long_entry(code, in->bits);
+}
+
+/* Take the code of an entry and the bits that follow it; return its value with these. The bits must be there. */
+static inline uint32_t deflate_take(deflate_input *in, uint32_t entry) {
+    unsigned following = DEFLATE_FOLLOWING_BITS(entry);
+    in->bits >>= DEFLATE_CODE_BITS(entry);
+    in->count -= DEFLATE_CODE_BITS(entry);
+    return DEFLATE_VALUE(entry) + deflate_bits(in, following);
+}
+
+static inline unsigned deflate_entry_bits(uint32_t entry) {
+    return DEFLATE_CODE_BITS(entry) + DEFLATE_FOLLOWING_BITS(entry);
 }
 
 /* Read the lengths of a block's two codes. */
-static int deflate_read_codes(deflate_input *in, deflate_code *literals, deflate_code *distances) {
+static int deflate_read_lengths(deflate_input *in, deflate_code *code, deflate_lengths *found) {
     uint8_t lengths[DEFLATE_LITERALS + DEFLATE_DISTANCES] = {0};
     deflate_refill(in);
     if (in->count < 14)
@@ -143,14 +188,15 @@ static int deflate_read_codes(deflate_input *in, deflate_code *literals, deflate
             return 0;
         lengths[DEFLATE_LENGTHS_ORDER[index]] = (uint8_t)deflate_bits(in, 3);
     }
-    if (!deflate_make_code(literals, lengths, 19))
+    if (!deflate_make_code(code, lengths, 19, deflate_symbol_meaning))
         return 0;
     memset(lengths, 0, sizeof lengths);
     while (filled < literal_count + distance_count) {
         deflate_refill(in);
-        int symbol = deflate_symbol(literals, in);
-        if (symbol < 0)
+        uint32_t entry = deflate_entry(code, in);
+        if (entry & DEFLATE_IS_INVALID || DEFLATE_CODE_BITS(entry) > in->count)
             return 0;
+        uint32_t symbol = deflate_take(in, entry);
         if (symbol < 16) {
             lengths[filled++] = (uint8_t)symbol;
             continue;
@@ -165,18 +211,16 @@ static int deflate_read_codes(deflate_input *in, deflate_code *literals, deflate
         while (repeats-- > 0)
             lengths[filled++] = length;
     }
-    return lengths[DEFLATE_END_OF_BLOCK] != 0 && deflate_make_code(literals, lengths, (int)literal_count) &&
-           deflate_make_code(distances, lengths + literal_count, (int)distance_count);
+    memset(found, 0, sizeof *found);
+    memcpy(found->literals, lengths, literal_count);
+    memcpy(found->distances, lengths + literal_count, distance_count);
+    return lengths[DEFLATE_END_OF_BLOCK] != 0;
 }
 
-static int deflate_fixed_codes(deflate_code *literals, deflate_code *distances) {
-    uint8_t lengths[DEFLATE_LITERALS];
+static void deflate_fixed_lengths(deflate_lengths *lengths) {
     for (int symbol = 0; symbol < DEFLATE_LITERALS; symbol++)
-        lengths[symbol] = symbol < 144 ? 8 : symbol < 256 ? 9 : symbol < 280 ? 7 : 8;
-    if (!deflate_make_code(literals, lengths, DEFLATE_LITERALS))
-        return 0;
-    memset(lengths, 5, DEFLATE_DISTANCES);
-    return deflate_make_code(distances, lengths, DEFLATE_DISTANCES);
+        lengths->literals[symbol] = symbol < 144 ? 8 : symbol < 256 ? 9 : symbol < 280 ? 7 : 8;
+    memset(lengths->distances, 5, DEFLATE_DISTANCES);
 }
 
 /* Read the symbols of a block to `out` from `at` on; return the position after them. */
@@ -187,27 +231,28 @@ static ptrdiff_t deflate_read_symbols(deflate_input *input, const deflate_code *
     lz_match *row = found + *count;
     for (;;) {
         deflate_refill(in);
-        int symbol = deflate_symbol(literals, in);
-        if (symbol < 0)
+        uint32_t entry = deflate_entry(literals, in);
+        if (deflate_entry_bits(entry) > in->count)
             return LZ_MALFORMED;
-        if (symbol < 256) {
+        if (entry & DEFLATE_IS_LITERAL) {
             if (at >= capacity)
                 return LZ_OUT_IS_FULL;
-            out[at++] = (uint8_t)symbol;
+            in->bits >>= DEFLATE_CODE_BITS(entry);
+            in->count -= DEFLATE_CODE_BITS(entry);
+            out[at++] = (uint8_t)DEFLATE_VALUE(entry);
             continue;
         }
-        if (symbol == DEFLATE_END_OF_BLOCK)
-            break;
-        unsigned code = (unsigned)symbol - 257;
-        if (code > 28 || DEFLATE_LENGTH_BITS[code] > in->count)
+        if (entry & DEFLATE_IS_INVALID)
             return LZ_MALFORMED;
-        size_t length = DEFLATE_LEAST_LENGTHS[code] + deflate_bits(in, DEFLATE_LENGTH_BITS[code]);
+        size_t length = deflate_take(in, entry);
+        if (entry & DEFLATE_IS_END)
+            break;
         if (in->count < DEFLATE_DISTANCE_CODE_BITS)
             deflate_refill(in);
-        symbol = deflate_symbol(distances, in);
-        if (symbol < 0 || symbol > 29 || DEFLATE_DISTANCE_BITS[symbol] > in->count)
+        entry = deflate_entry(distances, in);
+        if (entry & DEFLATE_IS_INVALID || deflate_entry_bits(entry) > in->count)
             return LZ_MALFORMED;
-        size_t distance = DEFLATE_LEAST_DISTANCES[symbol] + deflate_bits(in, DEFLATE_DISTANCE_BITS[symbol]);
+        size_t distance = deflate_take(in, entry);
         if (distance > at)
             return LZ_MALFORMED;
         if (length > capacity - at)
@@ -229,13 +274,14 @@ static ptrdiff_t deflate_read_symbols(deflate_input *input, const deflate_code *
 }
 
 /* Decompress a gzip member; return the size of its content. `found` has room for a third of `capacity`. The CRC is not
-   checked but stored at `crc`. Members with names or comments and further members count as malformed. */
+   checked but stored at `crc`, the lengths of the last block's codes at `lengths`. Members with names or comments and further members count as malformed. */
 static ptrdiff_t gzip_read(const uint8_t *data, size_t size, uint8_t *out, size_t capacity, lz_match *found,
-                           size_t *count, uint32_t *crc) {
+                           size_t *count, uint32_t *crc, deflate_lengths *lengths) {
     deflate_code literals, distances;
     if (size < GZIP_HEAD + GZIP_TAIL || data[0] != 0x1F || data[1] != 0x8B || data[2] != 8 || data[3] != 0)
         return LZ_MALFORMED;
     deflate_input in = {data + GZIP_HEAD, data + size, 0, 0};
+    deflate_fixed_lengths(lengths);
     size_t at = 0;
     for (unsigned is_last = 0; !is_last;) {
         deflate_refill(&in);
@@ -261,7 +307,12 @@ static ptrdiff_t gzip_read(const uint8_t *data, size_t size, uint8_t *out, size_
             in.at += 4 + stored;
             continue;
         }
-        if (!(type == 1 ? deflate_fixed_codes(&literals, &distances) : deflate_read_codes(&in, &literals, &distances)))
+        if (type == 1)
+            deflate_fixed_lengths(lengths);
+        else if (!deflate_read_lengths(&in, &literals, lengths))
+            return LZ_MALFORMED;
+        if (!deflate_make_code(&literals, lengths->literals, DEFLATE_LITERALS, deflate_literal_meaning) ||
+            !deflate_make_code(&distances, lengths->distances, DEFLATE_DISTANCES, deflate_distance_meaning))
             return LZ_MALFORMED;
         ptrdiff_t end = deflate_read_symbols(&in, &literals, &distances, out, at, capacity, found, count);
         if (end < 0)

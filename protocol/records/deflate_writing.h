@@ -3,13 +3,19 @@
 #ifndef GREGOR_DEFLATE_WRITING_H
 #define GREGOR_DEFLATE_WRITING_H
 
-#include "deflate_reading.h"
+#include "deflate_design.h"
 
 #define DEFLATE_MOST_DISTANCE 32768
 #define DEFLATE_LONGEST_MATCH 258
 /* A match of at most so many bytes may take more bits than these. */
 #define DEFLATE_DOUBTED_MATCH 6
-#define DEFLATE_BLOCK_BYTES 131072
+/* The cost in bits of a symbol that the code taken for costs does not have. */
+#define DEFLATE_UNKNOWN_COST 12
+/* Tokens after which a block ends, and room behind them for those that are written at once. */
+#define DEFLATE_BLOCK_TOKENS 65536
+#define DEFLATE_TOKEN_SLACK 32
+/* Most bytes of a block before its symbols: those of the codes' lengths. */
+#define DEFLATE_BLOCK_HEAD 640
 /* The largest content of a stored block. */
 #define DEFLATE_STORED_BYTES 65535
 
@@ -18,12 +24,6 @@ typedef struct {
     uint64_t bits;
     unsigned count;
 } deflate_output;
-
-typedef struct {
-    uint32_t frequency[DEFLATE_LITERALS];
-    uint16_t codes[DEFLATE_LITERALS];
-    uint8_t lengths[DEFLATE_LITERALS];
-} deflate_writing_code;
 
 /* Append at most 48 bits. */
 static inline void deflate_put(deflate_output *out, uint64_t bits, unsigned count) {
@@ -61,102 +61,6 @@ static inline unsigned deflate_distance_code(uint32_t distance, unsigned *extra)
     return 2 * bits + (rest >> bits);
 }
 
-/* Replace `count` ascending weights by the lengths of a minimum-redundancy code, the longest first (Moffat and
-   Katajainen, "In-place calculation of minimum-redundancy codes"). */
-static void minimum_redundancy(int32_t *weights, int count) {
-    int root = 0, leaf = 2, next, available = 1, used = 0, depth = 0;
-    weights[0] += weights[1];
-    for (next = 1; next < count - 1; next++) {
-        if (leaf >= count || weights[root] < weights[leaf]) {
-            weights[next] = weights[root];
-            weights[root++] = next;
-        } else {
-            weights[next] = weights[leaf++];
-        }
-        if (leaf >= count || (root < next && weights[root] < weights[leaf])) {
-            weights[next] += weights[root];
-            weights[root++] = next;
-        } else {
-            weights[next] += weights[leaf++];
-        }
-    }
-    weights[count - 2] = 0;
-    for (next = count - 3; next >= 0; next--)
-        weights[next] = weights[weights[next]] + 1;
-    root = count - 2;
-    next = count - 1;
-    while (available > 0) {
-        for (; root >= 0 && weights[root] == depth; root--)
-            used++;
-        for (; available > used; available--)
-            weights[next--] = depth;
-        available = 2 * used;
-        depth++;
-        used = 0;
-    }
-}
-
-/* Make the code for the frequencies of `symbol_count` symbols, of at most `longest` bits; it has at least two symbols,
-   since old readers refuse others. */
-static void deflate_design(deflate_writing_code *code, int symbol_count, unsigned longest) {
-    uint16_t order[DEFLATE_LITERALS], sorted[DEFLATE_LITERALS], next_code[DEFLATE_LONGEST_CODE + 2] = {0};
-    int32_t weights[DEFLATE_LITERALS];
-    uint32_t numbers[33] = {0};
-    int count = 0;
-    for (int symbol = 0; symbol < symbol_count; symbol++)
-        if (code->frequency[symbol] > 0)
-            order[count++] = (uint16_t)symbol;
-    for (uint16_t symbol = 0; count < 2; symbol++)
-        if (code->frequency[symbol] == 0) {
-            code->frequency[symbol] = 1;
-            order[count++] = symbol;
-        }
-    /* A radix sort by the frequencies, of which larger ones count as 65,535. */
-    for (unsigned shift = 0; shift <= 8; shift += 8) {
-        uint32_t places[257] = {0};
-        for (int index = 0; index < count; index++) {
-            uint32_t weight = code->frequency[order[index]];
-            places[((weight < 65535 ? weight : 65535) >> shift & 255) + 1]++;
-        }
-        for (int value = 0; value < 256; value++)
-            places[value + 1] += places[value];
-        for (int index = 0; index < count; index++) {
-            uint32_t weight = code->frequency[order[index]];
-            sorted[places[(weight < 65535 ? weight : 65535) >> shift & 255]++] = order[index];
-        }
-        memcpy(order, sorted, (size_t)count * sizeof *order);
-    }
-    for (int index = 0; index < count; index++) {
-        uint32_t weight = code->frequency[order[index]];
-        weights[index] = (int32_t)(weight < 65535 ? weight : 65535);
-    }
-    minimum_redundancy(weights, count);
-    for (int index = 0; index < count; index++)
-        numbers[weights[index] < (int)longest ? weights[index] : (int)longest]++;
-    uint32_t total = 0;
-    for (unsigned bits = 1; bits <= longest; bits++)
-        total += numbers[bits] << (longest - bits);
-    for (; total > 1u << longest; total--) {
-        numbers[longest]--;
-        for (unsigned bits = longest - 1; bits > 0; bits--)
-            if (numbers[bits] > 0) {
-                numbers[bits]--;
-                numbers[bits + 1] += 2;
-                break;
-            }
-    }
-    memset(code->lengths, 0, sizeof code->lengths);
-    for (unsigned bits = 1, index = (unsigned)count; bits <= longest; bits++) {
-        next_code[bits + 1] = (uint16_t)((next_code[bits] + numbers[bits]) << 1);
-        for (uint32_t left = numbers[bits]; left > 0; left--)
-            code->lengths[order[--index]] = (uint8_t)bits;
-    }
-    for (int symbol = 0; symbol < symbol_count; symbol++)
-        if (code->lengths[symbol] > 0)
-            code->codes[symbol] =
-                (uint16_t)reversed_bits(next_code[code->lengths[symbol]]++, code->lengths[symbol]);
-}
-
 static inline uint32_t deflate_first_length(uint32_t length) {
     /* What remains of a longer match is a match too. */
     if (length <= DEFLATE_LONGEST_MATCH)
@@ -164,60 +68,118 @@ static inline uint32_t deflate_first_length(uint32_t length) {
     return length - DEFLATE_LONGEST_MATCH < DEFLATE_LEAST_MATCH ? length - DEFLATE_LEAST_MATCH : DEFLATE_LONGEST_MATCH;
 }
 
-static void deflate_count(const lz_moved *moved, size_t next, size_t next_end, uint32_t at, uint32_t end,
-                          deflate_writing_code *literals, deflate_writing_code *distances) {
-    unsigned extra;
+/* A token is a literal or a match, so that both take the same steps: which comes next cannot be predicted. Bits 0 to 8
+   are the byte, or 256 and the length less the least one, bits 9 to 13 the symbol of the distance, or that of none, the
+   others the bits that follow the distance. */
+#define DEFLATE_NO_DISTANCE 30
+#define DEFLATE_TOKEN_UNITS 512
+#define DEFLATE_TOKEN_UNIT(token) ((token) & 511)
+#define DEFLATE_TOKEN_DISTANCE(token) ((token) >> 9 & 31)
+#define DEFLATE_TOKEN_FOLLOWING(token) ((token) >> 14)
+
+/* The next byte of the content and the next match. */
+typedef struct {
+    uint32_t at;
+    size_t next;
+} deflate_place;
+
+/* The costs in bits of literals, of the lengths of doubted matches, and of distances. */
+typedef struct {
+    uint8_t literals[256], lengths[DEFLATE_DOUBTED_MATCH + 1], distances[DEFLATE_DISTANCES];
+} deflate_costs;
+
+static uint8_t deflate_cost(uint8_t bits) {
+    return bits > 0 ? bits : DEFLATE_UNKNOWN_COST;
+}
+
+static void deflate_set_costs(deflate_costs *costs, const deflate_lengths *lengths) {
+    for (unsigned byte = 0; byte < 256; byte++)
+        costs->literals[byte] = deflate_cost(lengths->literals[byte]);
+    for (unsigned length = DEFLATE_LEAST_MATCH; length <= DEFLATE_DOUBTED_MATCH; length++)
+        costs->lengths[length] = deflate_cost(lengths->literals[257 + length - DEFLATE_LEAST_MATCH]);
+    for (unsigned symbol = 0; symbol < 30; symbol++)
+        costs->distances[symbol] = deflate_cost(lengths->distances[symbol]) + DEFLATE_DISTANCE_BITS[symbol];
+}
+
+/* Return 1 if a match takes more bits than its bytes, else 0. */
+static inline uint32_t deflate_is_dear(const deflate_costs *costs, const uint8_t *bytes, uint32_t length,
+                                       unsigned distance) {
+    uint32_t is_doubted = length <= DEFLATE_DOUBTED_MATCH, as_literals = 0;
+    for (uint32_t index = 0; index < DEFLATE_DOUBTED_MATCH; index++)
+        as_literals += costs->literals[bytes[index]] & -(uint32_t)(index < length);
+    uint32_t as_match = costs->lengths[is_doubted ? length : DEFLATE_DOUBTED_MATCH] + costs->distances[distance];
+    return is_doubted & (as_literals <= as_match);
+}
+
+static inline void deflate_add_8_literals(uint32_t *to, const uint8_t *bytes) {
+    for (int index = 0; index < 8; index++)
+        to[index] = bytes[index] | DEFLATE_NO_DISTANCE << 9;
+}
+
+/* Write the tokens of a block, from the place on, which is moved behind them; return their number. */
+static size_t deflate_add_tokens(const lz_moved *moved, deflate_place *place, const deflate_costs *costs,
+                                 uint32_t *tokens) {
+    uint32_t *to = tokens, *end = tokens + DEFLATE_BLOCK_TOKENS, at = place->at;
+    size_t next = place->next;
+    while (to < end) {
+        const lz_match *match = moved->rows + next;
+        uint32_t literals_end = next < moved->count ? match->at : moved->size;
+        /* Whether there are literals, mostly few, cannot be predicted; a match may have been begun by the last block. */
+        uint32_t count = literals_end > at ? literals_end - at : 0, room = (uint32_t)(end - to);
+        uint32_t first = count < 8 ? count : 8;
+        deflate_add_8_literals(to, moved->bytes + at);
+        if (count > 8) {
+            first = count < room ? count : room;
+            for (uint32_t index = 8; index < first; index += 8)
+                deflate_add_8_literals(to + index, moved->bytes + at + index);
+        }
+        to += first;
+        at += first;
+        if (first < count || next >= moved->count)
+            break;
+        uint32_t length = match->at + match->length - at;
+        unsigned following, distance = deflate_distance_code(match->distance, &following);
+        uint32_t with_distance = 256 | distance << 9 | ((match->distance - 1) & ((1u << following) - 1)) << 14;
+        if (length <= DEFLATE_LONGEST_MATCH) {
+            uint32_t is_dear = deflate_is_dear(costs, moved->bytes + at, length, distance);
+            uint32_t token = with_distance + (length - DEFLATE_LEAST_MATCH);
+            deflate_add_8_literals(to, moved->bytes + at);
+            *to = token ^ ((token ^ *to) & -is_dear);
+            to += 1 + ((length - 1) & -is_dear);
+            at += length;
+            next++;
+            continue;
+        }
+        *to++ = with_distance + (deflate_first_length(length) - DEFLATE_LEAST_MATCH);
+        at += deflate_first_length(length);
+    }
+    place->at = at;
+    place->next = next;
+    return (size_t)(to - tokens);
+}
+
+static void deflate_count(const uint32_t *tokens, size_t count, deflate_writing_code *literals,
+                          deflate_writing_code *distances) {
+    /* Neighbours are counted apart, as a counter that was just written must be waited for. */
+    uint32_t units[2][DEFLATE_TOKEN_UNITS] = {{0}}, far[2][DEFLATE_DISTANCES] = {{0}};
+    for (size_t index = 0; index < count; index++) {
+        units[index & 1][DEFLATE_TOKEN_UNIT(tokens[index])]++;
+        far[index & 1][DEFLATE_TOKEN_DISTANCE(tokens[index])]++;
+    }
     memset(literals->frequency, 0, sizeof literals->frequency);
     memset(distances->frequency, 0, sizeof distances->frequency);
-    for (; next < next_end; next++) {
-        const lz_match *match = moved->rows + next;
-        while (at < match->at)
-            literals->frequency[moved->bytes[at++]]++;
-        at += match->length;
-        unsigned distance = deflate_distance_code(match->distance, &extra);
-        for (uint32_t left = match->length; left > 0;) {
-            uint32_t length = deflate_first_length(left);
-            literals->frequency[257 + deflate_length_code(length, &extra)]++;
-            distances->frequency[distance]++;
-            left -= length;
-        }
-    }
-    while (at < end)
-        literals->frequency[moved->bytes[at++]]++;
+    for (unsigned byte = 0; byte < 256; byte++)
+        literals->frequency[byte] = units[0][byte] + units[1][byte];
+    for (unsigned unit = 256, extra; unit < DEFLATE_TOKEN_UNITS; unit++)
+        literals->frequency[257 + deflate_length_code(unit - 256 + DEFLATE_LEAST_MATCH, &extra)] +=
+            units[0][unit] + units[1][unit];
+    for (unsigned symbol = 0; symbol < 30; symbol++)
+        distances->frequency[symbol] = far[0][symbol] + far[1][symbol];
     literals->frequency[DEFLATE_END_OF_BLOCK] = 1;
 }
 
-static inline unsigned deflate_literal_bits(const deflate_writing_code *literals, uint8_t byte) {
-    return literals->lengths[byte] > 0 ? literals->lengths[byte] : DEFLATE_LONGEST_CODE;
-}
-
-/* Remove the short matches from `next` on that take more bits than their bytes; return the new end of the matches. */
-static size_t deflate_drop(lz_moved *moved, size_t next, size_t next_end, deflate_writing_code *literals,
-                           deflate_writing_code *distances) {
-    size_t kept = next;
-    for (; next < next_end; next++) {
-        const lz_match *match = moved->rows + next;
-        if (match->length <= DEFLATE_DOUBTED_MATCH) {
-            unsigned extra, distance_extra, distance = deflate_distance_code(match->distance, &distance_extra);
-            unsigned symbol = 257 + deflate_length_code(match->length, &extra), as_literals = 0;
-            unsigned bits = literals->lengths[symbol] + extra + distances->lengths[distance] + distance_extra;
-            for (uint32_t at = match->at; at < match->at + match->length; at++)
-                as_literals += deflate_literal_bits(literals, moved->bytes[at]);
-            if (as_literals <= bits) {
-                literals->frequency[symbol]--;
-                distances->frequency[distance]--;
-                for (uint32_t at = match->at; at < match->at + match->length; at++)
-                    literals->frequency[moved->bytes[at]]++;
-                continue;
-            }
-        }
-        moved->rows[kept++] = *match;
-    }
-    return kept;
-}
-
-/* Write the lengths of both codes; `out` 0 only counts the bits. */
-static uint32_t deflate_put_codes(deflate_output *out, const deflate_writing_code *literals,
+/* Write the lengths of both codes. */
+static void deflate_put_codes(deflate_output *out, const deflate_writing_code *literals,
                                   const deflate_writing_code *distances) {
     uint8_t lengths[DEFLATE_LITERALS + DEFLATE_DISTANCES], symbols[DEFLATE_LITERALS + DEFLATE_DISTANCES];
     uint8_t repeats[DEFLATE_LITERALS + DEFLATE_DISTANCES];
@@ -254,23 +216,16 @@ static uint32_t deflate_put_codes(deflate_output *out, const deflate_writing_cod
     deflate_design(&code, 19, 7);
     while (length_count > 4 && code.lengths[DEFLATE_LENGTHS_ORDER[length_count - 1]] == 0)
         length_count--;
-    uint32_t bits = 14 + 3 * (uint32_t)length_count;
-    if (out) {
-        deflate_put(out, (uint64_t)(literal_count - 257), 5);
-        deflate_put(out, (uint64_t)(distance_count - 1), 5);
-        deflate_put(out, (uint64_t)(length_count - 4), 4);
-        for (int index = 0; index < length_count; index++)
-            deflate_put(out, code.lengths[DEFLATE_LENGTHS_ORDER[index]], 3);
-    }
+    deflate_put(out, (uint64_t)(literal_count - 257), 5);
+    deflate_put(out, (uint64_t)(distance_count - 1), 5);
+    deflate_put(out, (uint64_t)(length_count - 4), 4);
+    for (int index = 0; index < length_count; index++)
+        deflate_put(out, code.lengths[DEFLATE_LENGTHS_ORDER[index]], 3);
     for (int index = 0; index < symbol_count; index++) {
         unsigned symbol = symbols[index], extra = symbol < 16 ? 0 : symbol == 16 ? 2 : symbol == 17 ? 3 : 7;
-        bits += code.lengths[symbol] + extra;
-        if (out) {
-            deflate_put(out, code.codes[symbol], code.lengths[symbol]);
-            deflate_put(out, repeats[index], extra);
-        }
+        deflate_put(out, code.codes[symbol], code.lengths[symbol]);
+        deflate_put(out, repeats[index], extra);
     }
-    return bits;
 }
 
 static uint64_t deflate_size_in_bits(const deflate_writing_code *literals, const deflate_writing_code *distances) {
@@ -286,39 +241,29 @@ static uint64_t deflate_size_in_bits(const deflate_writing_code *literals, const
     return bits;
 }
 
-static void deflate_put_symbols(deflate_output *output, const lz_moved *moved, size_t next, size_t next_end,
-                                uint32_t at, uint32_t end, const deflate_writing_code *literals,
-                                const deflate_writing_code *distances) {
+static void deflate_put_tokens(deflate_output *output, const uint32_t *tokens, size_t count,
+                               const deflate_writing_code *literals, const deflate_writing_code *distances) {
+    /* The bits of each token's unit and their number from bit 24 on; the code of each distance, the number of its bits
+       from bit 16 on, and that of all bits from bit 24 on. */
+    uint32_t units[DEFLATE_TOKEN_UNITS], far[DEFLATE_DISTANCES] = {0};
+    for (unsigned byte = 0; byte < 256; byte++)
+        units[byte] = literals->codes[byte] | (uint32_t)literals->lengths[byte] << 24;
+    for (unsigned unit = 256; unit < DEFLATE_TOKEN_UNITS; unit++) {
+        unsigned extra, rest = unit - 256, symbol = 257 + deflate_length_code(rest + DEFLATE_LEAST_MATCH, &extra);
+        uint32_t bits = literals->codes[symbol] | (rest & ((1u << extra) - 1)) << literals->lengths[symbol];
+        units[unit] = bits | (literals->lengths[symbol] + extra) << 24;
+    }
+    for (unsigned symbol = 0; symbol < 30; symbol++) {
+        uint32_t bits = distances->lengths[symbol];
+        far[symbol] = distances->codes[symbol] | bits << 16 | (bits + DEFLATE_DISTANCE_BITS[symbol]) << 24;
+    }
     /* A copy, as the compiler cannot know that the bytes written are not those of `output`. */
     deflate_output here = *output, *out = &here;
-    for (;; next++) {
-        const lz_match *match = moved->rows + next;
-        uint32_t literals_end = next < next_end ? match->at : end;
-        for (; at + 3 <= literals_end; at += 3) {
-            unsigned a = moved->bytes[at], b = moved->bytes[at + 1], c = moved->bytes[at + 2];
-            unsigned a_bits = literals->lengths[a], ab_bits = a_bits + literals->lengths[b];
-            deflate_put(out, (uint64_t)literals->codes[a] | (uint64_t)literals->codes[b] << a_bits |
-                             (uint64_t)literals->codes[c] << ab_bits, ab_bits + literals->lengths[c]);
-        }
-        for (; at < literals_end; at++)
-            deflate_put(out, literals->codes[moved->bytes[at]], literals->lengths[moved->bytes[at]]);
-        if (next >= next_end)
-            break;
-        unsigned distance_extra, distance = deflate_distance_code(match->distance, &distance_extra);
-        uint64_t distance_bits = distances->codes[distance];
-        unsigned distance_count = distances->lengths[distance];
-        distance_bits |= (uint64_t)((match->distance - 1) & ((1u << distance_extra) - 1)) << distance_count;
-        distance_count += distance_extra;
-        for (uint32_t left = match->length; left > 0;) {
-            uint32_t length = deflate_first_length(left);
-            unsigned extra, symbol = 257 + deflate_length_code(length, &extra), count = literals->lengths[symbol];
-            uint64_t bits = literals->codes[symbol];
-            bits |= (uint64_t)((length - DEFLATE_LEAST_MATCH) & ((1u << extra) - 1)) << count;
-            count += extra;
-            deflate_put(out, bits | distance_bits << count, count + distance_count);
-            left -= length;
-        }
-        at += match->length;
+    for (const uint32_t *token = tokens, *end = tokens + count; token < end; token++) {
+        uint32_t unit = units[DEFLATE_TOKEN_UNIT(*token)], distance = far[DEFLATE_TOKEN_DISTANCE(*token)];
+        uint64_t following = (uint64_t)DEFLATE_TOKEN_FOLLOWING(*token) << (distance >> 16 & 255);
+        uint64_t bits = (unit & 0xFFFFFF) | ((distance & 0xFFFF) | following) << (unit >> 24);
+        deflate_put(out, bits, (unit >> 24) + (distance >> 24));
     }
     deflate_put(out, literals->codes[DEFLATE_END_OF_BLOCK], literals->lengths[DEFLATE_END_OF_BLOCK]);
     *output = here;
@@ -340,44 +285,39 @@ static void deflate_put_stored(deflate_output *out, const uint8_t *bytes, uint32
 }
 
 static inline size_t gzip_bound(size_t size) {
-    return size + (size / DEFLATE_STORED_BYTES + size / DEFLATE_BLOCK_BYTES + 2) * 8 + GZIP_HEAD + GZIP_TAIL + LZ_SLACK;
+    size_t pieces = size / DEFLATE_STORED_BYTES + size / DEFLATE_BLOCK_TOKENS + 2;
+    return size + pieces * 8 + DEFLATE_BLOCK_HEAD + GZIP_HEAD + GZIP_TAIL + LZ_SLACK;
 }
 
-/* Write a member with gzip_bound(moved->size) bytes of room; return its size. `crc` is that of the content. */
-static ptrdiff_t gzip_write(lz_moved *moved, uint8_t *out, uint32_t crc) {
+/* Write a member with gzip_bound(moved->size) bytes of room; return its size. `crc` is that of the content, `lengths` are
+   those of codes for similar content, `tokens` has room for DEFLATE_BLOCK_TOKENS and DEFLATE_TOKEN_SLACK. */
+static ptrdiff_t gzip_write(const lz_moved *moved, uint8_t *out, uint32_t crc, const deflate_lengths *lengths,
+                            uint32_t *tokens) {
     static const uint8_t head[GZIP_HEAD] = {0x1F, 0x8B, 8};
     deflate_writing_code literals, distances;
+    deflate_costs costs;
     deflate_output to = {out + GZIP_HEAD, 0, 0};
+    deflate_place place = {0, 0};
     memcpy(out, head, GZIP_HEAD);
-    uint32_t at = 0;
-    size_t next = 0;
+    deflate_set_costs(&costs, lengths);
     do {
-        size_t next_end = next;
-        while (next_end < moved->count && moved->rows[next_end].at - at < DEFLATE_BLOCK_BYTES)
-            next_end++;
-        uint32_t end = moved->size;
-        if (next_end < moved->count)
-            end = moved->rows[next_end].at;
-        unsigned is_last = end == moved->size;
-        deflate_count(moved, next, next_end, at, end, &literals, &distances);
+        uint32_t at = place.at;
+        size_t count = deflate_add_tokens(moved, &place, &costs, tokens);
+        unsigned is_last = place.at == moved->size;
+        deflate_count(tokens, count, &literals, &distances);
         deflate_design(&literals, 286, DEFLATE_LONGEST_CODE);
         deflate_design(&distances, 30, DEFLATE_LONGEST_CODE);
-        size_t kept_end = deflate_drop(moved, next, next_end, &literals, &distances);
-        if (kept_end < next_end) {
-            deflate_design(&literals, 286, DEFLATE_LONGEST_CODE);
-            deflate_design(&distances, 30, DEFLATE_LONGEST_CODE);
-        }
-        uint64_t bits = deflate_size_in_bits(&literals, &distances) + deflate_put_codes(0, &literals, &distances);
-        if (bits / 8 < end - at) {
-            deflate_put(&to, is_last | 2 << 1, 3);
-            deflate_put_codes(&to, &literals, &distances);
-            deflate_put_symbols(&to, moved, next, kept_end, at, end, &literals, &distances);
+        deflate_output before = to;
+        deflate_put(&to, is_last | 2 << 1, 3);
+        deflate_put_codes(&to, &literals, &distances);
+        uint64_t bits = (uint64_t)(to.to - before.to) * 8 + deflate_size_in_bits(&literals, &distances);
+        if (bits / 8 < place.at - at) {
+            deflate_put_tokens(&to, tokens, count, &literals, &distances);
         } else {
-            deflate_put_stored(&to, moved->bytes + at, end - at, is_last);
+            to = before;
+            deflate_put_stored(&to, moved->bytes + at, place.at - at, is_last);
         }
-        next = next_end;
-        at = end;
-    } while (at < moved->size);
+    } while (place.at < moved->size);
     deflate_align(&to);
     for (int index = 0; index < 4; index++) {
         to.to[index] = (uint8_t)(crc >> 8 * index);

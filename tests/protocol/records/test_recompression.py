@@ -229,6 +229,18 @@ def test_batches_that_it_does_not_convert(codec: Codec) -> None:
     assert in_one_step(stored_as([*records, Record(200, -5, None, b"")], codec), 1) is None
 
 
+def test_a_gzip_batch_of_several_deflate_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer ends a block after 65,536 literals and matches, also inside of a match."""
+    source = random.Random(1951)
+    for zeros in (0, 300, 5000):
+        values = [bytes(source.choices(b"abcdefgh", k=1000)) + bytes(zeros) for _ in range(500_000 // (1000 + zeros))]
+        records = [Record(offset, TIMESTAMP, None, value) for offset, value in enumerate(values)]
+        check(stored_as(records, Codec.GZIP), 1, monkeypatch)
+        unmatched = zlib.compressobj(6, zlib.DEFLATED, 31, 9, zlib.Z_HUFFMAN_ONLY)
+        body = unmatched.compress(v2.build_batch(records)[v2.RECORDS_AT :]) + unmatched.flush()
+        check(stored_as(records, Codec.GZIP, body), 1, monkeypatch)
+
+
 def test_a_checksum_of_gzip_is_checked() -> None:
     records = records_of("words", 100, 20)
     body = bytearray(stored_as(records, Codec.GZIP)[v2.RECORDS_AT :])
