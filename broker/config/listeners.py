@@ -77,8 +77,6 @@ class SocketOptions:
     backlog: int = 50
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
-    local_send_buffer_bytes: int = -1
-    """The send buffer of clients on this machine; with -1 they have that of the listening socket."""
 
 
 def open_sockets(endpoint: Endpoint, options: SocketOptions) -> list[socket.socket]:

@@ -27,30 +27,22 @@ cdef int WAIT_MS, STOP_AT_END, STOP_OUT_IS_FULL, STOP_NEEDS_CODEC, CODEC_WORK
 
 
 @cython.final
-cdef class BulkMemory:
-    cdef readonly int64_t chunk_bytes
-    cdef public int64_t ahead_bytes
-    cdef readonly bytearray stored, out
-    cdef readonly Recompression recompression
-
-
-@cython.final
 cdef class BulkAnswer:
     cdef readonly int descriptor, row, row_count, error
     cdef readonly int64_t row_done, stored_at, sent_bytes
-    cdef readonly bint is_cancelled, begins_converted
+    cdef readonly bint is_cancelled
+    cdef readonly object rows
     cdef readonly DownConversion conversion
-    cdef object _waiting, _rows
-    cdef bytearray _heads
+    cdef object _waiting
     cdef bytes _unsent
-    cdef bint _has_first, _has_begun, _in_chunk, _is_loaded, _is_out_full
+    cdef bint _has_begun, _in_chunk, _is_loaded, _is_out_full, _sends_little
     cdef int64_t _chunk_limit, _capacity, _ahead_bytes, _out_bytes, _chunk_bytes, _padded, _at, _filled
     cdef int _stop, _trouble
 
     cpdef cancel(self)
     cpdef skip_row(self)
     @cython.locals(stop=int)
-    cpdef int run(self, BulkMemory memory, int patience_ms) except -1
+    cpdef int run(self, object memory, int patience_ms) except -1
     @cython.locals(table=cython.p_longlong, head=cython.p_const_uchar, source=cython.p_uchar, target=cython.p_uchar,
                    others=cython.p_longlong)
     cdef int _run_in(self, Recompression recompression, long long[::1] rows, const unsigned char[::1] heads, unsigned char[::1] stored,
@@ -61,6 +53,7 @@ cdef class BulkAnswer:
                    size=int64_t, stop=int)
     cdef int _run(self, Recompression recompression, long long *table, const unsigned char *heads, unsigned char *stored, unsigned char *out,
                   long long *waiting, int patience_ms) noexcept nogil
+    cdef int64_t _least_sent(self) noexcept nogil
     @cython.locals(sent=int64_t)
     cdef int64_t _send_output(self, unsigned char *out, bint has_more) noexcept nogil
     @cython.locals(position=int64_t, sent=int64_t)

@@ -21,6 +21,25 @@ from ...protocol.records.compression import Codec
 from ...protocol.records.kernel_cy import DownConversion, Stop
 from ...protocol.records.recompression_cy import Recompression
 from ...protocol.records.record import Buffer
+from .bulk_memory import BulkMemory
+from .bulk_rows import (
+    BYTES,
+    COLUMNS,
+    CONVERSION,
+    CONVERTED,
+    CPU,
+    DESCRIPTOR,
+    FILE,
+    FIRST_END,
+    FIRST_OFFSET,
+    KIND,
+    POSITION,
+    SIZE,
+    STORED,
+    TEMPORARY,
+    TO_MAGIC,
+    BulkRows,
+)
 from .bulk_stop import BulkStop
 
 if not cython.compiled:
@@ -45,14 +64,6 @@ COMPILED: bool = cython.compiled
 
 
 SENT, FULL, TURN, NEEDS_CODEC, FAILED, BROKEN, FILE_HAS_ENDED, CANCELLED = map(int, BulkStop)
-
-BYTES, FILE, CONVERSION = 0, 1, 2
-"""The kinds of rows."""
-COLUMNS = 11
-KIND, SIZE, DESCRIPTOR, POSITION, STORED, FIRST_END, TO_MAGIC, FIRST_OFFSET = 0, 1, 2, 3, 4, 5, 6, 7
-"""The columns of a row."""
-CONVERTED, TEMPORARY, CPU = 8, 9, 10
-"""The columns with the results of a conversion: records, bytes in memory, and CPU time in nanoseconds."""
 
 TURN_BYTES = 512 * 1024
 """The bytes after which an answer lets another one have its turn."""
@@ -81,25 +92,11 @@ CODEC_WORK = 1 | 1 << Codec.GZIP | 1 << Codec.SNAPPY | 1 << Codec.LZ4
 """The work (`kernel_cy.survey`) that the loop does: conversions of batches without codec or of these codecs."""
 
 
-class BulkMemory:
-    """The buffers of one thread, which the thread's answers use in turn."""
-
-    def __init__(self, chunk_bytes: int) -> None:
-        self.chunk_bytes = chunk_bytes
-        self.stored = bytearray(chunk_bytes)
-        # Small records grow when they are converted down.
-        self.out = bytearray(2 * chunk_bytes)
-        self.recompression = Recompression()
-        self.ahead_bytes = 2 * chunk_bytes
-        """The bytes that an answer may convert before it sends some; twice the size of a message that is larger."""
-
-
 class BulkAnswer:
-    """An answer to one client, a row for each part. Call `run`, in one thread at a time, until it returns SENT.
+    """An answer to one client, whose parts are its `rows`. Call `run`, in one thread at a time, until it returns SENT.
 
     `row` is the present row. `row_done` counts the row's bytes that were sent or are about to be, `stored_at` the
-    stored bytes that were converted for them. `sent_bytes` counts the bytes that the socket has accepted, and
-    `begins_converted` tells whether the first row that is not bytes is a conversion that begins quickly.
+    stored bytes that were converted for them. `sent_bytes` counts the bytes that the socket has accepted.
     """
 
     def __init__(self, descriptor: int, waiting: array[int]) -> None:
@@ -109,10 +106,7 @@ class BulkAnswer:
         """
         self.descriptor = descriptor
         self._waiting = waiting
-        self._rows = array("q")
-        self.begins_converted = False
-        self._has_first = False
-        self._heads = bytearray()
+        self.rows = BulkRows()
         self._unsent = b""
         self.conversion = DownConversion(0, 0)
         self.row = 0
@@ -127,54 +121,14 @@ class BulkAnswer:
         self._is_loaded = False
         self._chunk_limit = self._capacity = self._ahead_bytes = self._out_bytes = self._chunk_bytes = 0
         self._padded = self._at = self._filled = 0
-        self._is_out_full = False
+        self._is_out_full = self._sends_little = False
         self._stop = STOP_AT_END
         self._trouble = SENT
-
-    def add_bytes(self, data: Buffer) -> None:
-        """Add a copy of ``data``."""
-        self._add(BYTES, len(data), 0, len(self._heads))
-        self._heads += data
-
-    def add_file(self, descriptor: int, position: int, size_bytes: int) -> None:
-        """Add a range of an open file."""
-        self._has_first = True
-        self._add(FILE, size_bytes, descriptor, position)
-
-    def add_conversion(
-        self,
-        descriptor: int,
-        position: int,
-        stored_bytes: int,
-        size_bytes: int,
-        first_end: int,
-        to_magic: int,
-        first_offset: int,
-        takes_long: bool = False,
-    ) -> None:
-        """Add the conversion to ``to_magic`` (0 or 1) of a range of an open file, which becomes ``size_bytes``.
-
-        The first chunk ends at ``first_end``, others have as many batches as fit (`lazy.converted_chunks`). With
-        ``takes_long`` it is not for the event loop's thread.
-        """
-        self.begins_converted = self.begins_converted or not (self._has_first or takes_long)
-        self._has_first = True
-        self._add(CONVERSION, size_bytes, descriptor, position, stored_bytes, first_end, to_magic, first_offset)
-
-    def _add(self, *columns: int) -> None:
-        self._rows.extend(columns)
-        self._rows.extend([0] * (COLUMNS - len(columns)))
-        self.row_count += 1
 
     @property
     def held_bytes(self) -> int:
         """The converted bytes that the answer keeps until its client reads."""
         return len(self._unsent)
-
-    def counted(self, row: int) -> tuple[int, int, int]:
-        """Return the records, the temporary bytes and the CPU time in nanoseconds of a row's conversion."""
-        base = row * COLUMNS
-        return self._rows[base + CONVERTED], self._rows[base + TEMPORARY], self._rows[base + CPU]
 
     def cancel(self) -> None:
         """Let `run` return soon, in whichever thread it is."""
@@ -202,10 +156,11 @@ class BulkAnswer:
         memory.out[: self._filled] = self._unsent
         self._unsent = b""
         self._is_loaded = False
+        self.row_count = self.rows.count
         stop = self._run_in(
             memory.recompression,
-            self._rows,
-            self._heads or NO_HEADS,
+            self.rows.table,
+            self.rows.heads or NO_HEADS,
             memory.stored,
             memory.out,
             self._waiting,
@@ -281,6 +236,7 @@ class BulkAnswer:
                     return self._failed(sent)
                 # A socket that accepts a part has no room for the rest.
                 is_blocked = must_send = self._at < self._filled
+                self._sends_little = self._sends_little or is_blocked
                 is_full = is_full and sent < 0
                 turn_bytes += max(sent, 0)
                 continue
@@ -295,7 +251,7 @@ class BulkAnswer:
                 stop = self._convert(recompression, table, base, left, stored, out)
                 if stop != SENT and self._filled == self._at:
                     return stop
-                has_room = self._filled - self._at < self._chunk_limit // 2 and not self._is_out_full
+                has_room = self._filled - self._at < self._least_sent() and not self._is_out_full
                 must_send = stop != SENT or is_full or not has_room or (not self._has_begun and self._filled > 0)
             elif kind == BYTES or (
                 left <= SMALL_FILE_BYTES and self.row_done == 0 and left <= self._capacity - self._filled
@@ -314,6 +270,14 @@ class BulkAnswer:
                 is_blocked = sent < size
                 turn_bytes += max(sent, 0)
         return CANCELLED
+
+    def _least_sent(self) -> int:
+        """Return the converted bytes that are sent at once, if records follow.
+
+        Each time a client has read all that there is, it sleeps, and to wake it takes as long as to convert 16 kB. So
+        it gets two chunks at a time, as long as its socket has room for all that is sent.
+        """
+        return self._chunk_limit // 2 if self._sends_little else self._chunk_limit + self._chunk_limit // 2
 
     def _send_output(self, out: memoryview, has_more: bool) -> int:
         """Send the bytes in the output as far as the socket accepts them; return their number or a negative error."""

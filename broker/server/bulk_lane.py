@@ -15,7 +15,8 @@ from typing import Protocol
 
 import trio
 
-from .bulk_answer_cy import ONLY_BEGIN, BulkAnswer, BulkMemory
+from .bulk_answer_cy import ONLY_BEGIN, BulkAnswer
+from .bulk_memory import BulkMemory
 from .bulk_stop import BulkStop
 
 PATIENCE_MS = 5

@@ -47,11 +47,11 @@ def bulk_answer(answer: Answer, size_bytes: int, transport: BulkTransport, lane:
     if copied_bytes > MOST_COPIED_BYTES:
         return None
     bulk = lane.answer(transport.descriptor)
-    bulk.add_bytes(transport.gathered_with(LENGTH.pack(size_bytes)))
+    bulk.rows.add_bytes(transport.gathered_with(LENGTH.pack(size_bytes)))
     for part in answer:
         if isinstance(part, BUFFERS):
-            bulk.add_bytes(part)
-        elif not isinstance(part, BulkPart) or not part.add_to(bulk):
+            bulk.rows.add_bytes(part)
+        elif not isinstance(part, BulkPart) or not part.add_to(bulk.rows):
             return None
     transport.forget_gathered()
     return bulk
@@ -65,7 +65,7 @@ async def send_in_bulk(bulk: BulkAnswer, answer: Answer, transport: BulkTranspor
     try:
         # The client has the first bytes before a thread has woken up. Of files a thread sends them: many clients that
         # are ready at once would leave the event loop no time for others.
-        stop = lane.begin(bulk) if bulk.begins_converted else BulkStop.TURN
+        stop = lane.begin(bulk) if bulk.rows.begins_converted else BulkStop.TURN
         patience_ms = PATIENCE_MS
         while stop is not BulkStop.SENT:
             if stop is BulkStop.FULL:
@@ -90,4 +90,4 @@ async def send_in_bulk(bulk: BulkAnswer, answer: Answer, transport: BulkTranspor
         lane.forget(bulk)
         for row, part in enumerate(answer, start=1):
             if isinstance(part, BulkPart):
-                part.end(bulk.counted(row))
+                part.end(bulk.rows.counted(row))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 if TYPE_CHECKING:
     from ...storage.log.partition_log import LogSlice
-    from .bulk_answer_cy import BulkAnswer
+    from .bulk_rows import BulkRows
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 BUFFERS = (bytes, bytearray, memoryview)
@@ -135,7 +135,7 @@ class Part(Protocol):
 
 
 class BulkPart(ABC):
-    """A part that the threads of `bulk_lane` can send, as a row of a `BulkAnswer`."""
+    """A part that the threads of `bulk_lane` can send, as one of the `BulkRows`."""
 
     __slots__ = ()
 
@@ -149,7 +149,7 @@ class BulkPart(ABC):
         """Send the bytes in the connection's own task."""
 
     @abstractmethod
-    def add_to(self, bulk: BulkAnswer) -> bool:
+    def add_to(self, rows: BulkRows) -> bool:
         """Add the part as one row; return False, with nothing added, if only `send_to` can send this one."""
 
     @abstractmethod
@@ -158,7 +158,7 @@ class BulkPart(ABC):
 
     @abstractmethod
     def end(self, counted: tuple[int, int, int]) -> None:
-        """Release what the part holds; ``counted`` is what its row has counted (`BulkAnswer.counted`)."""
+        """Release what the part holds; ``counted`` is what its row has counted (`BulkRows.counted`)."""
 
 
 class Encoded:
@@ -193,9 +193,9 @@ class FileSlice(BulkPart):
         with self._slice as held:
             await sink.send_file(held.descriptor, held.position, held.size_bytes)
 
-    def add_to(self, bulk: BulkAnswer) -> bool:
+    def add_to(self, rows: BulkRows) -> bool:
         """Add the range as a row."""
-        bulk.add_file(self._slice.descriptor, self._slice.position, self._slice.size_bytes)
+        rows.add_file(self._slice.descriptor, self._slice.position, self._slice.size_bytes)
         return True
 
     async def send_rest(self, sink: Sink, stored_at: int, *, has_failed: bool) -> None:

@@ -102,7 +102,6 @@ class Server:
         self._times = times
         self._lane = lane
         self._throttled_count = 0
-        self._local_send_buffer_bytes = options.local_send_buffer_bytes
         self._drain_s = drain_s
         self._runs_readiness = readiness is None
         self.readiness = readiness or Readiness(limits.gregor_network_busy_poll_max_us, lane)
@@ -237,8 +236,6 @@ class Server:
             local = plain_address(client_socket.getsockname())
             if peer[0] != local[0]:
                 pace(client_socket, self._congestion_control)
-            elif self._local_send_buffer_bytes >= 0:
-                client_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._local_send_buffer_bytes)
         except OSError:
             client_socket.close()
             return

@@ -9,13 +9,8 @@ SEND_BUFFER_BYTES = 256 * 1024
 """The send buffer of a client's socket in bytes, unless ``socket.send.buffer.bytes`` is set.
 
 The kernel would let it grow to 4 MB, and a client that does not read would hold as much of the kernel's memory. Kafka's
-default of 100 kB is slower for a client that is far away.
-"""
-LOCAL_SEND_BUFFER_BYTES = 100 * 1024
-"""The send buffer of clients on this machine, unless ``socket.send.buffer.bytes`` is set: Kafka's default.
-
-Such a client is never far away, and what it has not read yet stays in the processor's cache: sendfile takes a third to
-a half less CPU time than with 256 kB (``docs/performance.md``).
+default of 100 kB is slower for a client that is far away, and for one on the same machine, which has read all of it and
+sleeps before the broker has sent more (``docs/performance.md``).
 """
 
 
@@ -29,5 +24,4 @@ def socket_options(config: BrokerConfig) -> SocketOptions:
         config.socket_listen_backlog_size,
         config.socket_send_buffer_bytes if is_set else SEND_BUFFER_BYTES,
         config.socket_receive_buffer_bytes if config.is_set("socket.receive.buffer.bytes") else -1,
-        -1 if is_set else LOCAL_SEND_BUFFER_BYTES,
     )

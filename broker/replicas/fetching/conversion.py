@@ -24,7 +24,7 @@ from ....storage.log.log_reading import cut_incomplete_batch
 from ....storage.log.partition_log import LogSlice
 from ...conversion.conversion_pool import NOBODY, ConversionMemory, ConversionPool
 from ...conversion.converted_sending import PLAN_IN_THREAD_BYTES, ConvertedSending, convert_at_once, plan_conversion
-from ...server.bulk_answer_cy import BulkAnswer
+from ...server.bulk_rows import BulkRows
 from ...server.client_connection import ConversionCost
 from ...server.parts import BulkPart, Sink
 
@@ -215,11 +215,11 @@ class LazyConvertRecords(BulkPart):
         )
         await ConvertedSending(stored, conversion, self._pool, costs, release).send_to(sink)
 
-    def add_to(self, bulk: BulkAnswer) -> bool:
+    def add_to(self, rows: BulkRows) -> bool:
         """Add the conversion as a row, if it is a down-conversion without receipt times that keeps its wrappers."""
         if self._to_magic == v2.MAGIC or self._opened_bytes is not None or self._slice.receipts:
             return False
-        bulk.add_conversion(
+        rows.add_conversion(
             self._slice.descriptor,
             self._slice.position,
             self._stored_bytes,

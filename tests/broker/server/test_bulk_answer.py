@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from gregor.broker.server import bulk_answer_cy
+from gregor.broker.server.bulk_memory import BulkMemory
 from gregor.broker.server.bulk_stop import BulkStop
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.lazy import LazyConversion, converted_chunks, plan_down_conversion
@@ -111,20 +112,20 @@ def test_all_rows_arrive_in_order_however_slowly_the_client_reads(
     path = tmp_path / "segment"
     path.write_bytes(b"before" + stored + b"behind")
     planned = plan(stored, to_magic, first_offset)
-    memory = bulk_answer_cy.BulkMemory(CHUNK_BYTES)
-    other = bulk_answer_cy.BulkMemory(CHUNK_BYTES)
+    memory = BulkMemory(CHUNK_BYTES)
+    other = BulkMemory(CHUNK_BYTES)
     memory.ahead_bytes, other.ahead_bytes = ahead_bytes
     most_held_bytes = max(*ahead_bytes, 2 * (max(sizes) + LARGEST_HEAD_BYTES))
     with path.open("rb") as file:
         answer = bulk_answer_cy.BulkAnswer(ours.fileno(), array("q", [1]))
-        answer.add_bytes(b"head")
+        answer.rows.add_bytes(b"head")
         for _ in range(2):
-            answer.add_conversion(
+            answer.rows.add_conversion(
                 file.fileno(), 6, len(stored), planned.size, planned.first_end, to_magic, first_offset
             )
-            answer.add_bytes(b"between")
-        answer.add_file(file.fileno(), 2, len(stored))
-        answer.add_file(file.fileno(), 0, 6)
+            answer.rows.add_bytes(b"between")
+        answer.rows.add_file(file.fileno(), 2, len(stored))
+        answer.rows.add_file(file.fileno(), 0, 6)
         received = bytearray()
         sent_by_task = 0
         converted = expected(stored, to_magic, first_offset)
@@ -168,8 +169,8 @@ def test_a_promise_above_the_converted_size_is_padded_like_that_of_a_conversion_
     received = b""
     with path.open("rb") as file:
         for _ in range(2):
-            answer.add_conversion(file.fileno(), 0, len(stored), size, planned.first_end, 1, 0)
-        memory = bulk_answer_cy.BulkMemory(CHUNK_BYTES)
+            answer.rows.add_conversion(file.fileno(), 0, len(stored), size, planned.first_end, 1, 0)
+        memory = BulkMemory(CHUNK_BYTES)
         memory.ahead_bytes = ahead_bytes
         while (stop := answer.run(memory, 0)) == BulkStop.FULL:
             received += read_all(theirs, 10_007)
@@ -188,11 +189,11 @@ def test_an_answer_that_only_begins_returns_after_its_first_bytes_and_waits_for_
     path = tmp_path / "segment"
     path.write_bytes(stored)
     planned = plan(stored, 1)
-    memory = bulk_answer_cy.BulkMemory(CHUNK_BYTES)
+    memory = BulkMemory(CHUNK_BYTES)
     with path.open("rb") as file:
         answer = bulk_answer_cy.BulkAnswer(ours.fileno(), array("q", [0]))
-        answer.add_bytes(b"head")
-        answer.add_conversion(file.fileno(), 0, len(stored), planned.size, planned.first_end, 1, 0)
+        answer.rows.add_bytes(b"head")
+        answer.rows.add_conversion(file.fileno(), 0, len(stored), planned.size, planned.first_end, 1, 0)
         assert answer.run(memory, bulk_answer_cy.ONLY_BEGIN) == BulkStop.TURN
         begun = answer.sent_bytes
         assert 4 < begun < planned.size
@@ -205,7 +206,7 @@ def test_an_answer_that_only_begins_returns_after_its_first_bytes_and_waits_for_
             while ours.send(b"x" * 4096):
                 pass
         waiting = bulk_answer_cy.BulkAnswer(ours.fileno(), array("q", [0]))
-        waiting.add_file(file.fileno(), 0, len(stored))
+        waiting.rows.add_file(file.fileno(), 0, len(stored))
         assert waiting.run(memory, bulk_answer_cy.ONLY_BEGIN) == BulkStop.FULL
         assert waiting.sent_bytes == 0
 
@@ -240,11 +241,11 @@ def test_compressed_batches_are_converted_as_without_a_thread_however_slowly_the
     planned = plan(stored, to_magic)
     answer = bulk_answer_cy.BulkAnswer(ours.fileno(), array("q", [1]))
     received = b""
-    memory, other = (bulk_answer_cy.BulkMemory(CHUNK_BYTES) for _ in range(2))
+    memory, other = (BulkMemory(CHUNK_BYTES) for _ in range(2))
     memory.ahead_bytes = other.ahead_bytes = ahead_bytes
     with path.open("rb") as file:
-        answer.add_conversion(file.fileno(), 0, len(stored), planned.size, planned.first_end, to_magic, 0)
-        answer.add_bytes(b"behind")
+        answer.rows.add_conversion(file.fileno(), 0, len(stored), planned.size, planned.first_end, to_magic, 0)
+        answer.rows.add_bytes(b"behind")
         while (stop := answer.run(memory, 0)) in (BulkStop.FULL, BulkStop.TURN):
             assert answer.held_bytes <= WHOLE_BYTES
             received += read_all(theirs, 900)
@@ -284,8 +285,8 @@ def test_a_conversion_stops_before_batches_that_need_a_library_and_the_caller_se
     answer = bulk_answer_cy.BulkAnswer(ours.fileno(), array("q", [0]))
     received = b""
     with path.open("rb") as file:
-        answer.add_conversion(file.fileno(), 0, len(stored), planned.size, planned.first_end, 1, 0)
-        memory = bulk_answer_cy.BulkMemory(CHUNK_BYTES)
+        answer.rows.add_conversion(file.fileno(), 0, len(stored), planned.size, planned.first_end, 1, 0)
+        memory = BulkMemory(CHUNK_BYTES)
         while (stop := answer.run(memory, 0)) == BulkStop.FULL:
             received += read_all(theirs)
     while piece := read_all(theirs):
@@ -309,8 +310,8 @@ def test_a_conversion_of_damaged_records_stops_after_a_correct_prefix(
     planned = plan(bytes(stored), 1)
     answer = bulk_answer_cy.BulkAnswer(ours.fileno(), array("q", [0]))
     with path.open("rb") as file:
-        answer.add_conversion(file.fileno(), 0, len(stored), planned.size, planned.first_end, 1, 0)
-        assert answer.run(bulk_answer_cy.BulkMemory(CHUNK_BYTES), 0) == BulkStop.FAILED
+        answer.rows.add_conversion(file.fileno(), 0, len(stored), planned.size, planned.first_end, 1, 0)
+        assert answer.run(BulkMemory(CHUNK_BYTES), 0) == BulkStop.FAILED
     received = read_all(theirs)
     assert received == expected(bytes(stored), 1)[: answer.row_done]
     assert 0 < answer.row_done < planned.size
@@ -327,11 +328,11 @@ def test_conversion_costs_are_the_same_with_and_without_a_thread(
     planned = plan(stored, 1)
     answer = bulk_answer_cy.BulkAnswer(ours.fileno(), array("q", [0]))
     with path.open("rb") as file:
-        answer.add_conversion(file.fileno(), 0, len(stored), planned.size, planned.first_end, 1, 0)
-        answer.run(bulk_answer_cy.BulkMemory(CHUNK_BYTES), 0)
+        answer.rows.add_conversion(file.fileno(), 0, len(stored), planned.size, planned.first_end, 1, 0)
+        answer.run(BulkMemory(CHUNK_BYTES), 0)
     for _ in planned.pieces(bytearray(2 * CHUNK_BYTES)):
         pass
-    records, temporary_bytes, _ = answer.counted(0)
+    records, temporary_bytes, _ = answer.rows.counted(0)
     assert (records, temporary_bytes) == (planned.converted_count, planned.temporary_bytes)
 
 
@@ -341,25 +342,59 @@ def test_a_shorter_file_and_a_closed_socket_are_reported(
     ours, theirs = pair
     path = tmp_path / "segment"
     path.write_bytes(b"x" * 20_000)
-    memory = bulk_answer_cy.BulkMemory(CHUNK_BYTES)
+    memory = BulkMemory(CHUNK_BYTES)
     with path.open("rb") as file:
         for size in (20_001, 8_000):
             answer = bulk_answer_cy.BulkAnswer(ours.fileno(), array("q", [0]))
-            answer.add_file(file.fileno(), 20_000 - size + 1, size)
+            answer.rows.add_file(file.fileno(), 20_000 - size + 1, size)
             while (stop := answer.run(memory, 0)) == BulkStop.FULL:
                 read_all(theirs)
             assert stop == BulkStop.FILE_HAS_ENDED
         theirs.close()
         answer = bulk_answer_cy.BulkAnswer(ours.fileno(), array("q", [0]))
-        answer.add_bytes(b"x")
+        answer.rows.add_bytes(b"x")
         assert answer.run(memory, 0) == BulkStop.BROKEN
         assert answer.error in (errno.EPIPE, errno.ECONNRESET)
+
+
+def sizes_of_sends(theirs: socket.socket) -> Iterator[int]:
+    """Yield what each call has sent to a socket that keeps messages apart."""
+    while piece := read_all(theirs):
+        yield len(piece)
+
+
+@pytest.mark.parametrize("has_room", [True, False])
+def test_two_chunks_are_sent_at_once_while_the_socket_has_room_for_them(tmp_path: Path, has_room: bool) -> None:
+    stored = batches([300] * 60)
+    path = tmp_path / "segment"
+    path.write_bytes(stored)
+    planned = plan(stored, 1)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs, path.open("rb") as file:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 500_000 if has_room else 3 * CHUNK_BYTES)
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        answer = bulk_answer_cy.BulkAnswer(ours.fileno(), array("q", [0]))
+        answer.rows.add_conversion(file.fileno(), 0, len(stored), planned.size, planned.first_end, 1, 0)
+        memory = BulkMemory(CHUNK_BYTES)
+        sent: list[int] = []
+        while (stop := answer.run(memory, 0)) == BulkStop.FULL:
+            sent += sizes_of_sends(theirs)
+        sent += sizes_of_sends(theirs)
+    assert stop == BulkStop.SENT
+    assert sum(sent) == planned.size
+    # The first chunk is sent at once, and what is left at the end may be small.
+    assert sent[0] <= CHUNK_BYTES
+    if has_room:
+        assert min(sent[1:-1]) >= CHUNK_BYTES * 3 // 2
+    else:
+        assert max(sent[-5:]) <= CHUNK_BYTES
 
 
 def test_a_cancelled_answer_stops(pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
     answer = bulk_answer_cy.BulkAnswer(ours.fileno(), array("q", [0]))
-    answer.add_bytes(os.urandom(64))
+    answer.rows.add_bytes(os.urandom(64))
     answer.cancel()
-    assert answer.run(bulk_answer_cy.BulkMemory(CHUNK_BYTES), 1000) == BulkStop.CANCELLED
+    assert answer.run(BulkMemory(CHUNK_BYTES), 1000) == BulkStop.CANCELLED
     assert read_all(theirs) == b""

@@ -216,7 +216,7 @@ async def test_many_clients_that_do_not_read_hold_little_memory(
             ours, _theirs = (stack.enter_context(end) for end in socket.socketpair())
             ours.setblocking(False)
             answers.append(lane.answer(ours.fileno()))
-            answers[-1].add_conversion(file.fileno(), 0, len(stored), len(stored), len(batches[0]), 1, 0)
+            answers[-1].rows.add_conversion(file.fileno(), 0, len(stored), len(stored), len(batches[0]), 1, 0)
             assert await lane.run(answers[-1], 0) == BulkStop.FULL
         assert 0 < lane.held_bytes == sum(answer.held_bytes for answer in answers)
         first_ones = 3 * 2 * settings.gregor_message_downconversion_chunk_bytes

@@ -1,4 +1,4 @@
-"""The send buffers and the congestion control of clients on this machine and of others."""
+"""The send buffers of clients, and the congestion control of those on this machine and of others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import trio
 from gregor.broker.config import BrokerConfig
 from gregor.broker.config.listeners import SocketOptions
 from gregor.broker.server.pacing import LONGEST_NAME, PACING_PREFIX, UNPACED, pace, stop_pacing
-from gregor.broker.server.socket_options import LOCAL_SEND_BUFFER_BYTES, SEND_BUFFER_BYTES, socket_options
+from gregor.broker.server.socket_options import SEND_BUFFER_BYTES, socket_options
 from tests.broker.server.test_server import Limits, Running, ask
 
 
@@ -58,13 +58,13 @@ needs_linux = pytest.mark.skipif(
 @pytest.mark.parametrize(
     ("properties", "address", "expected_bytes"),
     [
-        ({}, "127.0.0.1", LOCAL_SEND_BUFFER_BYTES),
+        ({}, "127.0.0.1", SEND_BUFFER_BYTES),
         ({}, "127.0.0.2", SEND_BUFFER_BYTES),
         ({"socket.send.buffer.bytes": "65536"}, "127.0.0.1", 65536),
         ({"socket.send.buffer.bytes": "65536"}, "127.0.0.2", 65536),
     ],
 )
-async def test_the_send_buffer_is_kafkas_for_clients_on_this_machine_and_larger_for_others(
+async def test_the_send_buffer_is_larger_than_kafkas_unless_it_is_set(
     properties: Mapping[str, str], address: str, expected_bytes: int
 ) -> None:
     async with accepted_from(address, socket_options(BrokerConfig(properties))) as end:
