@@ -274,7 +274,7 @@ class BulkAnswer:
     def _least_sent(self) -> int:
         """Return the converted bytes that are sent at once, if records follow.
 
-        Each time a client has read all that there is, it sleeps, and to wake it takes as long as to convert 16 kB. So
+        Each time a client has read all that there is, it sleeps, and to wake it takes as long as to convert 30 kB. So
         it gets two chunks at a time, as long as its socket has room for all that is sent.
         """
         return self._chunk_limit // 2 if self._sends_little else self._chunk_limit + self._chunk_limit // 2
