@@ -3,27 +3,18 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-from ...protocol.records.kernel_cy cimport DownConversion, survey_unchecked
 from ...protocol.records.message_bytes cimport copy_bytes
 from ...protocol.records.recompression_cy cimport Recompression
 from ...storage.log.file_reads cimport read_at
-from .bulk_calls cimport (
-    begin_conversion,
-    convert_into,
-    put_padding,
-    recompress_next,
-    send_bytes,
-    send_file,
-    thread_cpu_ns,
-    wait_writable,
-)
+from .bulk_calls cimport put_padding, send_bytes, send_file, thread_cpu_ns, wait_writable
+from .bulk_chunk_cy cimport BulkChunk
 
 cdef int SENT, FULL, TURN, NEEDS_CODEC, FAILED, BROKEN, FILE_HAS_ENDED, CANCELLED
 cdef int BYTES, FILE, CONVERSION
-cdef int COLUMNS, KIND, SIZE, DESCRIPTOR, POSITION, STORED, FIRST_END, TO_MAGIC, FIRST_OFFSET
+cdef int COLUMNS, KIND, SIZE, DESCRIPTOR, POSITION, STORED
 cdef int CONVERTED, TEMPORARY, CPU
 cdef int64_t SOCKET_IS_FULL, TURN_BYTES, FILE_BYTES, SMALL_FILE_BYTES, LEAST_ROOM_BYTES, FILE_IS_SHORTER, BEGIN_BYTES
-cdef int WAIT_MS, STOP_AT_END, STOP_OUT_IS_FULL, STOP_NEEDS_CODEC, CODEC_WORK
+cdef int WAIT_MS, STOP_AT_END, STOP_OUT_IS_FULL, STOP_NEEDS_CODEC
 
 
 @cython.final
@@ -32,12 +23,12 @@ cdef class BulkAnswer:
     cdef readonly int64_t row_done, stored_at, sent_bytes
     cdef readonly bint is_cancelled
     cdef readonly object rows
-    cdef readonly DownConversion conversion
+    cdef BulkChunk _chunk
     cdef object _waiting
     cdef bytes _unsent
-    cdef bint _has_begun, _in_chunk, _is_loaded, _is_out_full, _sends_little
-    cdef int64_t _chunk_limit, _capacity, _ahead_bytes, _out_bytes, _chunk_bytes, _padded, _at, _filled
-    cdef int _stop, _trouble
+    cdef bint _has_begun, _is_out_full, _sends_little
+    cdef int64_t _chunk_limit, _capacity, _ahead_bytes, _out_bytes, _padded, _at, _filled
+    cdef int _trouble
 
     cpdef cancel(self)
     cpdef skip_row(self)
@@ -64,11 +55,7 @@ cdef class BulkAnswer:
     @cython.locals(waited_ms=int)
     cdef bint _wait(self, long long *waiting, int patience_ms) noexcept nogil
     cdef int _failed(self, int64_t error) noexcept nogil
-    @cython.locals(began_ns=int64_t, stop=int, before=int64_t, written=int64_t, position=int64_t, is_whole=bint)
+    @cython.locals(began_ns=int64_t, stop=int, before=int64_t, written=int64_t, position=int64_t, is_whole=bint,
+                   loaded=int64_t, most=int64_t)
     cdef int _convert(self, Recompression recompression, long long *table, int64_t base, int64_t left, unsigned char *stored,
                       unsigned char *out) noexcept nogil
-    @cython.locals(filled=int64_t, most=int64_t, before=int64_t, size=int64_t)
-    cdef int64_t _fill(self, Recompression recompression, long long *table, int64_t base, int64_t left,
-                       unsigned char *stored, unsigned char *out) noexcept nogil
-    @cython.locals(window=int64_t, error=int64_t, to_magic=int, size=Py_ssize_t, work=int)
-    cdef int _load(self, long long *table, int64_t base, unsigned char *stored) noexcept nogil

@@ -17,10 +17,10 @@ try:
 except ImportError:
     from ...protocol.records import cython_stand_in as cython
 
-from ...protocol.records.compression import Codec
-from ...protocol.records.kernel_cy import DownConversion, Stop
+from ...protocol.records.kernel_cy import Stop
 from ...protocol.records.recompression_cy import Recompression
 from ...protocol.records.record import Buffer
+from .bulk_chunk_cy import BulkChunk
 from .bulk_memory import BulkMemory
 from .bulk_rows import (
     BYTES,
@@ -30,27 +30,20 @@ from .bulk_rows import (
     CPU,
     DESCRIPTOR,
     FILE,
-    FIRST_END,
-    FIRST_OFFSET,
     KIND,
     POSITION,
     SIZE,
     STORED,
     TEMPORARY,
-    TO_MAGIC,
     BulkRows,
 )
 from .bulk_stop import BulkStop
 
 if not cython.compiled:
-    from ...protocol.records.kernel_cy import survey as survey_unchecked
     from ...protocol.records.message_bytes import copy_bytes
     from ...storage.log.file_reads import read_at
     from .bulk_calls import (
-        begin_conversion,
-        convert_into,
         put_padding,
-        recompress_next,
         send_bytes,
         send_file,
         thread_cpu_ns,
@@ -88,8 +81,6 @@ FILE_IS_SHORTER = -1000000
 """The result of `read_at` and `send_file` behind the end of the file."""
 
 STOP_AT_END, STOP_OUT_IS_FULL, STOP_NEEDS_CODEC = int(Stop.AT_END), int(Stop.OUT_IS_FULL), int(Stop.NEEDS_CODEC)
-CODEC_WORK = 1 | 1 << Codec.GZIP | 1 << Codec.SNAPPY | 1 << Codec.LZ4
-"""The work (`kernel_cy.survey`) that the loop does: conversions of batches without codec or of these codecs."""
 
 
 class BulkAnswer:
@@ -108,7 +99,7 @@ class BulkAnswer:
         self._waiting = waiting
         self.rows = BulkRows()
         self._unsent = b""
-        self.conversion = DownConversion(0, 0)
+        self._chunk = BulkChunk()
         self.row = 0
         self.row_count = 0
         self.row_done = 0
@@ -117,12 +108,9 @@ class BulkAnswer:
         self.error = 0
         self.is_cancelled = False
         self._has_begun = False
-        self._in_chunk = False
-        self._is_loaded = False
-        self._chunk_limit = self._capacity = self._ahead_bytes = self._out_bytes = self._chunk_bytes = 0
+        self._chunk_limit = self._capacity = self._ahead_bytes = self._out_bytes = 0
         self._padded = self._at = self._filled = 0
         self._is_out_full = self._sends_little = False
-        self._stop = STOP_AT_END
         self._trouble = SENT
 
     @property
@@ -140,7 +128,7 @@ class BulkAnswer:
         self.row_done = 0
         self.stored_at = 0
         self._padded = 0
-        self._in_chunk = False
+        self._chunk.is_open = False
         self._trouble = SENT
 
     def run(self, memory: BulkMemory, patience_ms: int) -> int:
@@ -155,7 +143,7 @@ class BulkAnswer:
         self._at, self._filled = 0, len(self._unsent)
         memory.out[: self._filled] = self._unsent
         self._unsent = b""
-        self._is_loaded = False
+        self._chunk.is_loaded = False
         self.row_count = self.rows.count
         stop = self._run_in(
             memory.recompression,
@@ -181,7 +169,8 @@ class BulkAnswer:
         patience_ms: int,
     ) -> int:
         """Run without the interpreter's lock."""
-        self._chunk_limit, self._out_bytes = len(stored), len(out)
+        self._chunk_limit = self._chunk.limit_bytes = len(stored)
+        self._out_bytes = len(out)
         # An earlier run, which was allowed more, may have left more.
         self._capacity = max(self._ahead_bytes, self._filled)
         if cython.compiled:
@@ -246,7 +235,7 @@ class BulkAnswer:
             if left == 0:
                 self.row += 1
                 self.row_done = self.stored_at = self._padded = 0
-                self._in_chunk = False
+                self._chunk.is_open = False
             elif kind == CONVERSION:
                 stop = self._convert(recompression, table, base, left, stored, out)
                 if stop != SENT and self._filled == self._at:
@@ -345,25 +334,25 @@ class BulkAnswer:
             self.row_done += written
             return SENT
         began_ns = thread_cpu_ns()
-        if not (self._in_chunk and self._is_loaded):
-            stop = self._load(table, base, stored)
-            if stop != SENT:
-                return stop
+        loaded = self._chunk.load(table, base, self.stored_at, stored)
+        if loaded != SENT:
+            return self._failed(loaded) if loaded < 0 else loaded
         before = self._filled
-        written = self._fill(recompression, table, base, left, stored, out) - before
-        stop = self._stop
-        position = self.conversion.position
+        most = min(before + left, self._at + self._chunk_limit // 2)
+        written = self._chunk.fill(recompression, table, base, stored, out, before, most, self._capacity) - before
+        stop = self._chunk.stop
+        position = self._chunk.conversion.position
         is_whole = written >= left
         self._filled = before + min(written, left)
         self.row_done += min(written, left)
         if is_whole or stop != STOP_OUT_IS_FULL:
-            self._in_chunk = False
-            table[base + CONVERTED] += self.conversion.converted_count
-            table[base + TEMPORARY] += self._chunk_bytes
+            self._chunk.is_open = False
+            table[base + CONVERTED] += self._chunk.conversion.converted_count
+            table[base + TEMPORARY] += self._chunk.size_bytes
             self.stored_at += position
             if not is_whole and stop == STOP_NEEDS_CODEC:
                 self._trouble = NEEDS_CODEC
-            elif not is_whole and (stop != STOP_AT_END or position != self._chunk_bytes):
+            elif not is_whole and (stop != STOP_AT_END or position != self._chunk.size_bytes):
                 self._trouble = FAILED
         elif written > 0 or self._filled > self._at:
             self._is_out_full = True
@@ -371,64 +360,6 @@ class BulkAnswer:
             self._capacity = min(2 * self._capacity, self._out_bytes)
         else:
             # A message always fits into twice a chunk, a wrapper of a compressed batch nearly always.
-            self._trouble = NEEDS_CODEC if self.conversion.stop == STOP_NEEDS_CODEC else FAILED
+            self._trouble = NEEDS_CODEC if self._chunk.conversion.stop == STOP_NEEDS_CODEC else FAILED
         table[base + CPU] += thread_cpu_ns() - began_ns
         return self._trouble
-
-    def _fill(
-        self, recompression: Recompression, table: memoryview, base: int, left: int, stored: memoryview, out: memoryview
-    ) -> int:
-        """Convert batches of the chunk behind the output; set `_stop` and return the position after the messages.
-
-        Compressed batches are converted until there are `left` bytes or as many as are sent at a time.
-        """
-        filled = self._filled
-        most = min(filled + left, self._at + self._chunk_limit // 2)
-        while True:
-            before = filled
-            filled = convert_into(self.conversion, stored, self._chunk_bytes, out, before, self._capacity)
-            table[base + TEMPORARY] += filled - before
-            self._stop = self.conversion.stop
-            if self._stop != STOP_NEEDS_CODEC:
-                return filled
-            size = recompress_next(recompression, self.conversion, stored, self._chunk_bytes)
-            if size == 0:
-                return filled
-            if size > self._capacity - filled:
-                # The batch is converted again when there is room.
-                self._stop = STOP_OUT_IS_FULL
-                return filled
-            recompression.take(out, filled)
-            filled += size
-            self.conversion.position += recompression.stored_bytes
-            table[base + CONVERTED] += recompression.record_count
-            table[base + TEMPORARY] += recompression.written_bytes
-            if filled >= most and self.conversion.position < self._chunk_bytes:
-                self._stop = STOP_OUT_IS_FULL
-                return filled
-
-    def _load(self, table: memoryview, base: int, stored: memoryview) -> int:
-        """Read the next chunk, or the present one again after another answer has used the memory."""
-        window = min(table[base + STORED] - self.stored_at, self._chunk_limit)
-        if self._in_chunk:
-            window = self._chunk_bytes
-        elif self.stored_at == 0:
-            window = table[base + FIRST_END]
-            if not 0 < window <= self._chunk_limit:
-                return NEEDS_CODEC
-        error = read_at(table[base + DESCRIPTOR], stored, 0, window, table[base + POSITION] + self.stored_at)
-        if error < 0:
-            return self._failed(error)
-        self._is_loaded = True
-        if self._in_chunk:
-            return SENT
-        to_magic = table[base + TO_MAGIC]
-        size = window
-        if self.stored_at > 0:
-            size, work = survey_unchecked(stored, 0, window, self._chunk_limit, to_magic)
-            if size == 0 or work > CODEC_WORK:
-                return NEEDS_CODEC
-        begin_conversion(self.conversion, to_magic, table[base + FIRST_OFFSET])
-        self._chunk_bytes = size
-        self._in_chunk = True
-        return SENT

@@ -1,4 +1,4 @@
-# The calls of bulk_answer_cy in C: the same functions as in bulk_calls.py, which has their docstrings.
+# The calls of bulk_answer_cy and bulk_chunk_cy in C: the same functions as in bulk_calls.py, which has their docstrings.
 
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t

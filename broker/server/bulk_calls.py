@@ -1,4 +1,4 @@
-"""The calls of `bulk_answer_cy`; system calls return a negative error number where they fail.
+"""The calls of `bulk_answer_cy` and `bulk_chunk_cy`; system calls return a negative error number where they fail.
 
 The compiled module has the same functions in C, from ``bulk_calls.pxd``; this is the truth of the pure build.
 """
