@@ -11,8 +11,7 @@ from typing import Any
 import trio
 
 from ..broker.conversion.conversion_pool import ConversionPool
-from ..broker.server.client_connection import ClientConnection
-from ..broker.server.connection import UnanswerableError
+from ..broker.server.client_connection import ClientConnection, UnanswerableError
 from ..broker.server.connection_views import PlainLane
 from ..broker.server.described_clients import describe_clients
 from ..broker.server.outcome import Outcome

@@ -25,8 +25,7 @@ from ...protocol.schema import Message
 from ...protocol.schema import Struct as SchemaStruct
 from ...protocol.unsigned_varint import skip_tagged_fields
 from ..replicas.partition import Partition
-from ..server.client_connection import ClientConnection, ClientGoneError
-from ..server.connection import UnanswerableError
+from ..server.client_connection import ClientConnection, ClientGoneError, UnanswerableError
 from ..server.outcome import Outcome, then
 from ..server.parts import Answer
 from ..server.receive_buffer_cy import LENGTH

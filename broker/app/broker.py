@@ -59,6 +59,7 @@ from ..server.request_times import RequestTimes
 from ..server.server import Server
 from ..server.serving_state import ServingState
 from ..server.socket_options import socket_options
+from ..server.socket_rounds import SocketRounds
 from .initial_topics import create_alone, create_among_others
 from .loading_marker import marker_of
 
@@ -80,6 +81,7 @@ class Broker:
         self._clock = clock or SystemClock()
         self._faults = self._open_faults()
         self._connection_rates = ConnectionRates(config, self._clock)
+        self._rounds = SocketRounds()
         metadata = MetadataStore(config, self._clock)
         partitions = PartitionRegistry(exists=metadata.has_partition)
         logs = self._new_logs()
@@ -124,7 +126,7 @@ class Broker:
             log_moves=LogMoves(logs, self._clock, self._node.log_moved),
             partitions=partitions,
             replicas=self._replicas,
-            purgatory=Purgatory(),
+            purgatory=Purgatory(self._rounds),
             fetch_sessions=FetchSessionCache(config.max_incremental_fetch_session_cache_slots),
             conversions=ConversionPool.of(config),
             validations=trio.CapacityLimiter(config.gregor_message_codec_threads),
@@ -296,6 +298,7 @@ class Broker:
             protected=self._node.protected_listener,
             times=self.services.metrics.request_times,
             lane=BulkLane(config),
+            rounds=self._rounds,
         )
         self.services.serving.listening = server.bound
         self.services.serving.activity |= server.activity

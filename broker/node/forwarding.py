@@ -22,8 +22,7 @@ from ...protocol.schema import Message
 from ...security.principal import KafkaPrincipal
 from ..api.contract import RequestContext
 from ..peers.peers import ControllerLink
-from ..server.client_connection import ClientConnection
-from ..server.connection import UnanswerableError
+from ..server.client_connection import ClientConnection, UnanswerableError
 from ..server.outcome import result_of
 
 PRINCIPAL_VERSION = struct.Struct(">h")

@@ -49,6 +49,10 @@ class ClientGoneError(Exception):
     """An error for a client that has disconnected while its request was pending: no answer is possible."""
 
 
+class UnanswerableError(Exception):
+    """An error for a request that Kafka answers by closing the connection; its text is the one line in the log."""
+
+
 @dataclass(slots=True, eq=False)
 class ConversionCost:
     """A sum of the costs of converting records to another format."""

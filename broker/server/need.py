@@ -23,8 +23,5 @@ class Need(Enum):
     """The client has closed its side, or the broker drains: all received requests are answered."""
 
 
-# CPython 3.11 takes longer for a member of an enum than for a function call.
-INPUT, TURN = Need.INPUT, Need.TURN
-
 ASLEEP = (Need.INPUT, Need.ANSWER)
 """The needs for which the connection's own task sleeps."""

@@ -16,6 +16,7 @@ from .bulk_lane import BulkLane
 from .busy_polling import BusyPolling, Events, never
 from .loop_idleness import LoopIdleness
 from .relay_calls import wait_alone
+from .socket_rounds import SocketRounds
 
 INPUT = select.EPOLLIN
 HANGUP = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
@@ -37,8 +38,14 @@ class Readiness:
     Neither set may contain the other at the same time.
     """
 
-    def __init__(self, busy_poll_max_us: int = 0, lane: BulkLane | None = None) -> None:
-        """Start without sockets; no wait polls longer than this number of microseconds, or while ``lane`` is busy."""
+    def __init__(
+        self, busy_poll_max_us: int = 0, lane: BulkLane | None = None, rounds: SocketRounds | None = None
+    ) -> None:
+        """Start without sockets; no wait polls longer than this number of microseconds, or while ``lane`` is busy.
+
+        ``rounds`` has the work of others at the end of each round.
+        """
+        self._rounds = rounds or SocketRounds()
         self._epoll = select.epoll()
         self._callbacks: dict[int, Ready] = {}
         self._polling = BusyPolling(busy_poll_max_us, has_other_work=never if lane is None else lane.is_busy)
@@ -164,9 +171,15 @@ class Readiness:
             ready = dict.fromkeys(unfinished, INPUT)
             ready.update(events)
             events = list(ready.items())
-        again = []
-        for descriptor, mask in events:
-            callback = self._callbacks.get(descriptor)
-            if callback is not None and callback(mask):
-                again.append(descriptor)
+        again: list[int] = []
+        if not events:
+            return again
+        self._rounds.begin()
+        try:
+            for descriptor, mask in events:
+                callback = self._callbacks.get(descriptor)
+                if callback is not None and callback(mask):
+                    again.append(descriptor)
+        finally:
+            self._rounds.end()
         return again

@@ -12,6 +12,7 @@ cdef class ReceiveBuffer:
     cdef bytearray _buffer
     cdef readonly object view
 
+    cpdef bint is_empty(self)
     cpdef space(self)
     cpdef received(self, Py_ssize_t count)
 

@@ -56,9 +56,8 @@ class ReceiveBuffer:
         """The memory held for this client, in bytes."""
         return len(self._buffer)
 
-    @property
     def is_empty(self) -> bool:
-        """Whether the buffer has no bytes: the client is between two requests."""
+        """Return whether the buffer has no bytes: the client is between two requests."""
         return self.consumed == self._received
 
     def space(self) -> memoryview:
@@ -107,7 +106,7 @@ class ReceiveBuffer:
 
     def shrink(self) -> None:
         """Release memory that an idle client does not need."""
-        if self.is_empty and len(self._buffer) > INITIAL_BYTES:
+        if self.is_empty() and len(self._buffer) > INITIAL_BYTES:
             self.consumed = self._received = 0
             self._replace(INITIAL_BYTES)
 

@@ -29,6 +29,7 @@ from .pacing import pace, stop_pacing
 from .readiness import Readiness
 from .receive_buffer_cy import INITIAL_BYTES
 from .request_times import RequestTimes
+from .socket_rounds import SocketRounds
 from .transport import SocketTransport
 
 logger = logging.getLogger(__name__)
@@ -87,13 +88,15 @@ class Server:
         times: RequestTimes | None = None,
         lane: BulkLane | None = None,
         readiness: Readiness | None = None,
+        rounds: SocketRounds | None = None,
     ) -> None:
         """Open the listeners; ``drain_s`` limits the time of requests in flight after the broker starts to stop.
 
         ``guards`` are the secured listeners, by name; any other is PLAINTEXT. ``protected`` is the listener of the
         other brokers: clients of other listeners never take its slots (KIP-402). With ``times`` all requests are timed.
         With a ``lane``, which is closed with the server, its threads send large answers. The caller runs
-        ``readiness``, which other sockets share; without it the server has and runs its own. Raises ListenerError.
+        ``readiness``, which other sockets share; without it the server has and runs its own, with ``rounds``. Raises
+        ListenerError.
         """
         self._responder = responder
         self._census = census
@@ -104,7 +107,7 @@ class Server:
         self._throttled_count = 0
         self._drain_s = drain_s
         self._runs_readiness = readiness is None
-        self.readiness = readiness or Readiness(limits.gregor_network_busy_poll_max_us, lane)
+        self.readiness = readiness or Readiness(limits.gregor_network_busy_poll_max_us, lane, rounds)
         """The watcher of all sockets, until the server has stopped."""
         self._guards = guards or {}
         self._connections: set[Connection] = set()

@@ -61,8 +61,7 @@ from ...zookeeper.kafka_cluster import ClientAddress, TopicPartition
 from ..config import BrokerConfig
 from ..config.listeners import Endpoint, security_protocol
 from ..server.client_census import ClientCensus
-from ..server.client_connection import ClientConnection, ClientGoneError
-from ..server.connection import UnanswerableError
+from ..server.client_connection import ClientConnection, ClientGoneError, UnanswerableError
 from ..server.connection_views import Responder
 from ..server.outcome import result_of
 

@@ -13,8 +13,7 @@ import trio
 
 from ...broker.conversion.conversion_pool import ConversionPool
 from ...broker.conversion.readable_formats import FIRST_VERSION_WITH_ZSTD, LAST_VERSION_OF_V1
-from ...broker.server.client_connection import ClientGoneError
-from ...broker.server.connection import UnanswerableError
+from ...broker.server.client_connection import ClientGoneError, UnanswerableError
 from ...broker.server.parts import Answer
 from ...broker.server.pending import Pending
 from ...broker.server.request_header_cy import Header

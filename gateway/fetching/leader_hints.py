@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from ...broker.server.client_connection import ClientConnection
-from ...broker.server.connection import UnanswerableError
+from ...broker.server.client_connection import ClientConnection, UnanswerableError
 from ...protocol.codec import decode, encode
 from ...protocol.errors import DecodeError
 from ...protocol.messages.fetch import FetchResponse

@@ -11,7 +11,7 @@ from socket import MSG_MORE
 
 import trio
 
-from ...broker.server.connection import UnanswerableError
+from ...broker.server.client_connection import UnanswerableError
 from ...broker.server.parts import Sink, SocketOutlet
 from ...broker.server.relay_cy import Relay, RelayStop
 from ..frames import CORRELATION_ID

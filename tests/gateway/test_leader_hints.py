@@ -7,8 +7,7 @@ from typing import cast
 
 import pytest
 
-from gregor.broker.server.client_connection import Address, ClientConnection
-from gregor.broker.server.connection import UnanswerableError
+from gregor.broker.server.client_connection import Address, ClientConnection, UnanswerableError
 from gregor.gateway.fetching.leader_hints import HintScanner
 from gregor.protocol.codec import decode, encode
 from gregor.protocol.messages.fetch import (

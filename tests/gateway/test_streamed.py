@@ -15,7 +15,7 @@ import trio
 import trio.testing
 
 from gregor.broker.server import relay_cy
-from gregor.broker.server.connection import UnanswerableError
+from gregor.broker.server.client_connection import UnanswerableError
 from gregor.broker.server.parts import Sink
 from gregor.broker.server.readiness import Readiness
 from gregor.broker.server.transport import SocketTransport

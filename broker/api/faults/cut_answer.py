@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...server.connection import UnanswerableError
+from ...server.client_connection import UnanswerableError
 from ...server.parts import BUFFERS, Answer, Buffer, Sink, total_size
 
 

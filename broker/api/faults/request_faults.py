@@ -27,8 +27,7 @@ from ...faults.injection import FaultInjection
 from ...faults.occasions import RuleInForce
 from ...faults.rule import SPARED_CLIENT_ID, Action, FaultRule, Moment, fits
 from ...replicas.fetching.sessions import FetchedPartition
-from ...server.client_connection import ClientConnection, ClientGoneError
-from ...server.connection import UnanswerableError
+from ...server.client_connection import ClientConnection, ClientGoneError, UnanswerableError
 from ...server.outcome import WAITING, Outcome, result_of
 from ...server.parts import Answer
 from ...server.request_header_cy import parse_header

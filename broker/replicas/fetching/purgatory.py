@@ -9,8 +9,8 @@ The cases in which a delayed fetch is tried again or given up (as in Kafka's Del
 - Case D: its client disconnected; there is no answer.
 - Case E: the broker stops; the answer has the available records.
 
-The event of case A or B, mostly an append, completes before the fetch is tried again: so the answer has all records
-that are appended in the same turn of the event loop, and one task answers all fetches.
+The event of case A or B, mostly an append, completes before the fetch is tried again: at the end of the round of
+sockets in which it happens, or else in a task of the purgatory. So the answer has all records of the round.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import trio
 
 from ...server.outcome import Outcome
 from ...server.pending import Pending
+from ...server.socket_rounds import SocketRounds
 from ...server.timers import Timer, TimerQueue
 from ..partition import Partition
 from .partitions_at_rest import PartitionsAtRest
@@ -151,7 +152,9 @@ class DelayedFetch:
 class Purgatory:
     """A registry of all delayed fetches of a broker (Kafka: DelayedOperationPurgatory); `run` must be running."""
 
-    def __init__(self) -> None:
+    def __init__(self, rounds: SocketRounds | None = None) -> None:
+        """Start empty; fetches that are woken in one of ``rounds`` are answered at its end."""
+        self._rounds = rounds or SocketRounds()
         self._delayed: set[WaitingFetch] = set()
         self._woken: list[WaitingFetch] = []
         self._answering = trio.lowlevel.ParkingLot()
@@ -194,9 +197,10 @@ class Purgatory:
         self._try_again(fetch, is_last=True)
 
     def wake(self, fetch: WaitingFetch) -> None:
-        """Try a fetch again as soon as the present turn of the event loop is done."""
+        """Try a fetch again at the end of the present round, or in the purgatory's task if there is none."""
         self._woken.append(fetch)
-        self._answering.unpark_all()
+        if len(self._woken) == 1 and not self._rounds.defer(self._answer_woken):
+            self._answering.unpark_all()
 
     def give_up(self, fetch: DelayedFetch) -> None:
         """Forget a fetch whose client has disconnected."""
@@ -214,13 +218,16 @@ class Purgatory:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._timers.run)
             while True:
-                woken, self._woken = self._woken, []
-                for fetch in woken:
-                    self._try_again(fetch)
+                self._answer_woken()
                 if self._woken:
                     await trio.lowlevel.checkpoint()
                 else:
                     await self._answering.park()
+
+    def _answer_woken(self) -> None:
+        woken, self._woken = self._woken, []
+        for fetch in woken:
+            self._try_again(fetch)
 
     def _try_again(self, fetch: WaitingFetch, *, is_last: bool = False) -> None:
         if fetch in self._delayed and fetch.try_again(is_last):

@@ -10,7 +10,7 @@ import pytest
 from gregor.broker.api.contract import Api
 from gregor.broker.api.dispatch import Dispatcher
 from gregor.broker.api.table import APIS
-from gregor.broker.server.connection import UnanswerableError
+from gregor.broker.server.client_connection import UnanswerableError
 from gregor.broker.server.outcome import result_of
 from gregor.broker.server.request_header_cy import parse_header
 from gregor.protocol.apis import ApiKey

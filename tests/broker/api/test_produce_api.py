@@ -8,7 +8,7 @@ import pytest
 
 from gregor.broker.api.dispatch import Dispatcher
 from gregor.broker.api.handlers.produce import handle_produce
-from gregor.broker.server.connection import UnanswerableError
+from gregor.broker.server.client_connection import UnanswerableError
 from gregor.broker.server.outcome import result_of
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import DecodeError, ErrorCode

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from gregor.broker.server.client_connection import ClientConnection, ClientGoneError
-from gregor.broker.server.connection import MOST_PENDING, Connection, UnanswerableError
+from gregor.broker.server import connection
+from gregor.broker.server.answering_cy import MOST_PENDING
+from gregor.broker.server.client_connection import ClientConnection, ClientGoneError, UnanswerableError
+from gregor.broker.server.connection import Connection
 from gregor.broker.server.outcome import Outcome
 from gregor.broker.server.parts import Answer
 from gregor.broker.server.pending import Pending
@@ -138,6 +141,12 @@ class Peer:
         return True
 
 
+@pytest.fixture(autouse=True)
+def _both_builds(record_build: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run each test with the compiled and the pure build."""
+    monkeypatch.setattr(connection, "REFUSALS", (*connection.REFUSALS, vars(connection)["InvalidFrameError"]))
+
+
 @pytest.fixture
 async def peer(nursery: trio.Nursery) -> AsyncIterator[Peer]:
     peer = Peer(nursery)
@@ -154,7 +163,7 @@ async def test_answers_come_in_the_order_of_the_requests(peer: Peer) -> None:
 async def test_a_connection_with_many_requests_yields_to_other_tasks(
     peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gregor.broker.server.connection.TURN_S", 0.0)
+    monkeypatch.setattr(sys.modules[connection.Answering.__module__], "TURN_S", 0.0)
     await peer.send(*[b"plain"] * 40)
     await peer.responder.has_begun.wait()
     most_in_turn, seen = 0, 0
@@ -169,7 +178,7 @@ async def test_a_connection_with_many_requests_yields_to_other_tasks(
 async def test_a_request_that_exhausts_the_turn_is_still_answered_in_a_task(
     peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gregor.broker.server.connection.TURN_S", 0.0)
+    monkeypatch.setattr(sys.modules[connection.Answering.__module__], "TURN_S", 0.0)
     await wait_all_tasks_blocked()
     await peer.send(b"slow")
     with trio.fail_after(PATIENCE_S):

@@ -55,7 +55,7 @@ def test_frames_come_out_whole_however_they_were_cut(payloads: list[bytes], cuts
         found += frames_of(buffer)
         turn += 1
     assert found == payloads
-    assert buffer.is_empty
+    assert buffer.is_empty()
 
 
 def test_an_announced_frame_length_allocates_no_memory() -> None:
