@@ -32,6 +32,7 @@ from ..server.receive_buffer_cy import LENGTH
 from ..server.request_header_cy import FIXED, Header, parse_header
 from .contract import Api, Handler, RequestContext, Route, VersionRange
 from .deferred_handlers import DeferredFunction
+from .delayed_plain_fetch import DelayedPlainFetch
 from .encoded_structs import EncodedStructs
 from .handlers.api_versions import unsupported_version
 from .handlers.fetch import handle_fetch
@@ -167,6 +168,10 @@ class Dispatcher:
             planned = self._answer_plain_fetch(self._plain_fetch, header, frame, client)
             if planned is not None:
                 return planned
+        return self._answer_declared(header, frame, client)
+
+    def _answer_declared(self, header: Header, frame: memoryview, client: ClientConnection) -> Outcome[Answer | None]:
+        """Answer a request with the declared codec and the handler of its API."""
         served = self._served.get((header.api_key, header.api_version)) or self._first_use(header)
         if served is None:
             return self._refuse_unserved(header)
@@ -178,11 +183,15 @@ class Dispatcher:
 
     def _answer_plain_fetch(
         self, lane: PlainFetchLane, header: Header, frame: memoryview, client: ClientConnection
-    ) -> Answer | None:
-        """Return the answer of the lane; None for a request that is not plain, or the first one of its client."""
+    ) -> Outcome[Answer] | None:
+        """Return the answer of the lane, perhaps pending; None if a request is not plain, or its client's first."""
         if client.client_id_bytes is None:
             return None
-        return lane.answer(frame, header.end, header.api_version, header.correlation_id, client)
+        answer = lane.answer(frame, header.end, header.api_version, header.correlation_id, client)
+        purgatory = self.services.purgatory
+        if answer is None and lane.missing_bytes > 0 and lane.max_wait_ms > 0 and not purgatory.is_stopping:
+            return DelayedPlainFetch(lane, header, frame, client, self._answer_declared).delayed(purgatory)
+        return answer
 
     def _first_use(self, header: Header) -> ServedVersion | None:
         """Return and keep what is known of the request's API and version; None if they are not served."""

@@ -1,11 +1,11 @@
 """A lane for plain Fetch requests: from the bytes of a request to the parts of its answer, in one compiled loop.
 
 A request is plain if a consumer without a fetch session sends it in a version that is not flexible, if all partitions
-are here and can be read, if `PlainReader` finds the records and these reach ``min_bytes``, and if they are either sent
-as stored or converted down from uncompressed batches. The lane takes the same steps as `Dispatcher.answer` and
-`FetchOperation` do with such a request, without the objects that only other requests need, and leaves every other
-request, with nothing done, to them. The lane is not used where other parts of the broker read declared messages: with
-an authorizer, quotas or fault rules.
+are here and can be read, if `PlainReader` finds the records, and if they are either sent as stored or converted down
+from uncompressed batches. While they do not reach ``min_bytes``, the request waits (`DelayedPlainFetch`). The lane
+takes the same steps as `Dispatcher.answer` and `FetchOperation` do with such a request, without the objects that only
+other requests need, and leaves every other request, with nothing done, to them. The lane is not used where other parts
+of the broker read declared messages: with an authorizer, quotas or fault rules.
 
 This is ordinary Python that is also compiled: ``plain_fetch_lane_cy.pxd`` has the C types.
 """
@@ -25,12 +25,13 @@ from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.records import promised_size, v2
 from ...protocol.records.kernel_cy import Stop
 from ...protocol.records.lazy import DEFAULT_CHUNK_BYTES
+from ...protocol.records.padding import padding
 from ...storage.log.log_slice import LogSlice
 from ...storage.log.read_outcome import ReadOutcome
 from ..config.replication import RACK_AWARE_SELECTOR
 from ..conversion.readable_formats import FIRST_VERSION_WITH_ZSTD, LAST_VERSION_OF_V1, newest_readable_magic
 from ..monitoring.request_conversions import RequestConversionCost
-from ..replicas.fetching.conversion import LEGACY_MAGICS, LazyConvertRecords, SliceStretch
+from ..replicas.fetching.conversion import LEGACY_MAGICS, SMALL_BYTES, LazyConvertRecords, SliceStretch
 from ..replicas.fetching.reading import FIRST_VERSION_FROM_FOLLOWERS, LAST_VERSION_WITH_HARD_LIMIT
 from ..server.parts import FileSlice
 
@@ -58,7 +59,8 @@ _LEGACY_MAGICS = LEGACY_MAGICS
 _FIRST_VERSION_UNCONVERTED = LAST_VERSION_OF_V1 + 1
 _FIRST_VERSION_WITH_STABLE_OFFSET = 4
 _READ_COMMITTED = 1
-_BATCH_DONE = int(Stop.BATCH_DONE)
+_BATCH_DONE, _AT_END = int(Stop.BATCH_DONE), int(Stop.AT_END)
+_SMALL_BYTES = SMALL_BYTES
 _OFFSET_AND_SIZE_BYTES = 12
 _LEAST_SHARE = promised_size.LEAST_SHARE
 _LEAST_LOST_SHARE = promised_size.LEAST_LOST_SHARE
@@ -67,6 +69,8 @@ _MOST_MEASURED = 8
 """The partitions of a request of which more than the first batch may be measured: each takes up to half a
 millisecond, and the handler lets other requests be served in between."""
 _ALL_OFFSETS = promised_size.ALL_OFFSETS
+MOST_BYTES_AT_ONCE = 32 * 1024
+"""Most stored bytes of all partitions of an answer that are converted in memory; more are converted while sending."""
 
 
 class PlainFetchLane:
@@ -84,8 +88,10 @@ class PlainFetchLane:
         self._answer = FetchAnswer()
         self._reader = PlainReader(DEFAULT_CHUNK_BYTES)
         self._conversion = DownConversion(0, 0)
-        self._found: list[Partition] = []
-        """The partitions of the present request."""
+        self.missing_bytes = 0
+        """After `answer`: the bytes that a plain request needs before it is answered; 0 if it is not plain."""
+        self.found: list[Partition] = []
+        """The partitions of the latest request."""
         self._stored: list[int] = []
         """The bytes of their records, as stored."""
         self._version = 0
@@ -95,12 +101,35 @@ class PlainFetchLane:
         self._measured_count = 0
         self._converts = False
         """Whether the records of the latest partition must be converted."""
+        self._at_once: list[tuple[int, int, int, int]] = []
+        """The conversions that are done: partition, records, stored bytes, converted bytes."""
+        self._left_at_once_bytes = 0
+        """The stored bytes that may still be converted while the answer is made."""
+
+    @property
+    def max_wait_ms(self) -> int:
+        """For how long the latest request may wait for its records."""
+        return self._request.max_wait_ms
 
     def answer(
-        self, frame: memoryview, position: int, version: int, correlation_id: int, client: ClientConnection
+        self,
+        frame: memoryview,
+        position: int,
+        version: int,
+        correlation_id: int,
+        client: ClientConnection,
+        is_last: bool = False,
     ) -> list[Any] | None:
-        """Return the answer to the request whose body begins at ``position``; None, with nothing done, if not plain."""
+        """Return the answer to the request whose body begins at ``position``.
+
+        Returns None, with nothing done, if the request is not plain, or if `missing_bytes` are missing and it may wait:
+        with ``is_last`` it may not.
+        """
         request = self._request
+        self.missing_bytes = 0
+        self.found.clear()
+        self._stored.clear()
+        self._at_once.clear()
         if self._quotas.is_active or not request.decode(frame, position, version) or request.replica_id >= 0:
             return None
         if request.isolation_level > _READ_COMMITTED:
@@ -111,23 +140,23 @@ class PlainFetchLane:
         self._to_magic = newest_readable_magic(version)
         self._reads_zstd = version >= _FIRST_VERSION_WITH_ZSTD or self._pool.zstd_codec is not None
         self._measured_count = 0
+        self._left_at_once_bytes = MOST_BYTES_AT_ONCE
         began_ns = time.thread_time_ns() if self._to_magic < _NEWEST_MAGIC else 0
-        try:
-            parts = self._parts()
-            if parts is None:
-                return None
-            pieces = self._encoded(parts, correlation_id)
-            self._count(parts, client, began_ns)
-            return pieces
-        finally:
-            self._found.clear()
-            self._stored.clear()
+        parts = self._parts(is_last)
+        if parts is None:
+            return None
+        pieces = self._encoded(parts, correlation_id)
+        self._count(parts, client, began_ns)
+        return pieces
 
-    def _parts(self) -> list[Part | None] | None:
-        """Return the records of each partition, None for one without records; None if the request is not plain."""
+    def _parts(self, is_last: bool) -> list[Part | bytes | None] | None:
+        """Return the records of each partition, None for one without records; None if the request is not plain.
+
+        Without ``is_last`` also None if `missing_bytes` are missing.
+        """
         request = self._request
-        found = self._found
-        parts: list[Part | None] = []
+        found = self.found
+        parts: list[Part | bytes | None] = []
         most_bytes = min(request.max_bytes, self._config.fetch_max_bytes)
         missing_bytes = min(request.min_bytes, most_bytes)
         at_least_one = self._version > _LAST_VERSION_WITH_HARD_LIMIT
@@ -139,7 +168,7 @@ class PlainFetchLane:
             size = self._read(partition, number, most_bytes, at_least_one)
             if size < 0:
                 return None
-            part: Part | None = None
+            part: Part | bytes | None = None
             if size > 0:
                 part = self._part(request.offset(number), size)
                 if part is None:
@@ -151,7 +180,13 @@ class PlainFetchLane:
             found.append(partition)
             self._stored.append(size)
             parts.append(part)
-        return parts if missing_bytes <= 0 else None
+        if missing_bytes <= 0 or is_last:
+            return parts
+        self.missing_bytes = missing_bytes
+        for partition in found:
+            # As in `FetchOperation`, each attempt counts.
+            self._metrics.topics[partition.topic].fetch_requests += 1
+        return None
 
     def _read(self, partition: Partition, number: int, remaining_bytes: int, at_least_one: bool) -> int:
         """Find the records of a partition; return their size as stored, -1 if the request is not plain.
@@ -217,7 +252,7 @@ class PlainFetchLane:
             return self._version >= _FIRST_VERSION_WITH_ZSTD or self._pool.zstd_codec is None
         return not self._config.gregor_message_upconversion_enable
 
-    def _part(self, offset: int, size: int) -> Part | None:
+    def _part(self, offset: int, size: int) -> Part | bytes | None:
         """Return the part with the records that were found last, None if the request is not plain."""
         if self._converts:
             return self._converted(offset, size)
@@ -235,8 +270,11 @@ class PlainFetchLane:
             segment=reader.segment,
         )
 
-    def _converted(self, offset: int, counted_bytes: int) -> LazyConvertRecords | None:
-        """Return the part that converts the records, with its promised size: as `plan_down_conversion`."""
+    def _converted(self, offset: int, counted_bytes: int) -> LazyConvertRecords | bytes | None:
+        """Return the part that converts the records, with its promised size: as `plan_down_conversion`.
+
+        A few records are converted at once, so that the answer needs no task of its connection.
+        """
         reader = self._reader
         if not reader.cut_incomplete_batch():
             return None
@@ -252,6 +290,12 @@ class PlainFetchLane:
             return None
         log_slice = self._slice(offset)
         promised = self._promised(log_slice, counted_bytes, first_end, converted_bytes)
+        if size <= _SMALL_BYTES and size <= self._left_at_once_bytes:
+            converted = self._converted_now(offset, promised)
+            if converted is not None:
+                log_slice.release()
+                self._left_at_once_bytes -= size
+                return converted
         return LazyConvertRecords(
             log_slice,
             self._pool,
@@ -261,6 +305,21 @@ class PlainFetchLane:
             stored_bytes=size,
             zstd_codec=self._pool.zstd_codec,
         )
+
+    def _converted_now(self, offset: int, promised: int) -> bytes | None:
+        """Return all of the records in the other format, with padding; None if they must be converted while sending."""
+        reader = self._reader
+        conversion = self._conversion
+        size = reader.size_bytes
+        if not reader.load(reader.position, size):
+            return None
+        converted = bytearray(promised)
+        conversion.begin(self._to_magic, offset, 0)
+        filled = conversion.fill(reader.view, size, memoryview(converted), 0)
+        if conversion.stop != _AT_END or conversion.position != size:
+            return None
+        self._at_once.append((len(self.found), conversion.converted_count, size, filled))
+        return bytes(converted) if filled == promised else b"".join((converted[:filled], *padding(promised - filled)))
 
     def _promised(self, log_slice: LogSlice, counted_bytes: int, first_end: int, converted_bytes: int) -> int:
         """Return the size to promise, as `promised_size`, whose measurements only few requests need."""
@@ -289,7 +348,7 @@ class PlainFetchLane:
         size = int32_at(reader.window, position + 8)
         return 0 < size <= end - position - _OFFSET_AND_SIZE_BYTES
 
-    def _encoded(self, parts: list[Part | None], correlation_id: int) -> list[Any]:
+    def _encoded(self, parts: list[Part | bytes | None], correlation_id: int) -> list[Any]:
         """Return the answer with these records."""
         request = self._request
         answer = self._answer
@@ -302,10 +361,10 @@ class PlainFetchLane:
             if topic != last_topic:
                 answer.add_topic(request.topics[topic], request.partition_count(topic))
                 last_topic = topic
-            log = self._found[number].log
+            log = self.found[number].log
             stable = log.last_stable_offset if self._version >= _FIRST_VERSION_WITH_STABLE_OFFSET else -1
             part = parts[number]
-            size = 0 if part is None else part.size
+            size = 0 if part is None else len(part) if isinstance(part, bytes) else part.size
             answer.add_partition(
                 request.partition(number), log.high_watermark, stable, log.log_start_offset, is_committed, size
             )
@@ -317,7 +376,7 @@ class PlainFetchLane:
             pieces.append(rest)
         return pieces
 
-    def _count(self, parts: list[Part | None], client: ClientConnection, began_ns: int) -> None:
+    def _count(self, parts: list[Part | bytes | None], client: ClientConnection, began_ns: int) -> None:
         """Count the request in the metrics, as `Dispatcher.answer` and `FetchOperation` do."""
         version = self._version
         metrics = self._metrics
@@ -328,19 +387,26 @@ class PlainFetchLane:
             # One of the answer, and one of each partition.
             self._errors.counts[FETCH, ErrorCode.NONE] += 1 + len(parts)
         for number in range(len(parts)):
-            counters = metrics.topics[self._found[number].topic]
+            counters = metrics.topics[self.found[number].topic]
             counters.fetch_requests += 1
             counters.bytes_out += self._stored[number]
         if version < _FIRST_VERSION_UNCONVERTED:
             self._charge(parts, client, began_ns)
 
-    def _charge(self, parts: list[Part | None], client: ClientConnection, began_ns: int) -> None:
-        """Count the cost of the plan, and later that of the conversions."""
+    def _charge(self, parts: list[Part | bytes | None], client: ClientConnection, began_ns: int) -> None:
+        """Count the cost of the plan and of conversions that are done, and later that of the others."""
         of_request = RequestConversionCost(conversions=self._metrics.fetch_conversions)
-        of_request.parts = len(parts) - parts.count(None)
-        cpu_ns = (time.thread_time_ns() - began_ns) // max(of_request.parts, 1)
+        part_count = len(parts) - parts.count(None)
+        of_request.parts = part_count - len(self._at_once)
+        cpu_ns = (time.thread_time_ns() - began_ns) // max(part_count, 1)
+        for number, record_count, stored_bytes, converted_bytes in self._at_once:
+            of_topic = self._metrics.topics[self.found[number].topic].fetch_conversion
+            for cost in (client.down_conversion, of_topic, of_request):
+                cost.add(record_count, stored_bytes, cpu_ns, converted_bytes)
+        if of_request.parts == 0 and self._at_once:
+            self._metrics.fetch_conversions.record(of_request)
         for number in range(len(parts)):
             part = parts[number]
             if isinstance(part, LazyConvertRecords):
-                of_topic = self._metrics.topics[self._found[number].topic].fetch_conversion
+                of_topic = self._metrics.topics[self.found[number].topic].fetch_conversion
                 part.charge((client.down_conversion, of_topic, of_request), cpu_ns)

@@ -145,7 +145,10 @@ class DelayedFetch:
                 self.watch()
             return False
         self.unwatch()
-        self.pending.complete(outcome)
+        if isinstance(outcome, Pending):
+            self.pending.follow(outcome)
+        else:
+            self.pending.complete(outcome)
         return True
 
 

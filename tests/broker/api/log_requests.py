@@ -128,6 +128,19 @@ def response_of(key: ApiKey, version: int, frame: Buffer) -> Any:
     return decode(response_class(key), memoryview(frame)[len(encode(header, header_version)) :], version)
 
 
+async def bytes_of_parts(answer: Sequence[Any]) -> bytes:
+    """Return an answer as it goes over the wire."""
+    outlet = Collecting()
+    sink = Sink(outlet, total_size(answer))
+    for part in answer:
+        if isinstance(part, bytes):
+            await sink.write(part)
+        else:
+            await part.send_to(sink)
+    sink.finish()
+    return bytes(outlet.data)
+
+
 async def answered(dispatcher: Dispatcher, asking: Asking, frame: memoryview) -> bytes:
     """Return the bytes with which a frame is answered, without their length."""
     answer: Sequence[Any] | None = await result_of(dispatcher.answer(frame, asking.client))

@@ -13,7 +13,6 @@ from gregor.broker.api.dispatch import Dispatcher
 from gregor.broker.api.handlers.quotas import handle_alter_client_quotas
 from gregor.broker.server.client_connection import ClientConnection
 from gregor.broker.server.outcome import result_of
-from gregor.broker.server.parts import Sink, total_size
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.messages import alter_client_quotas
@@ -23,7 +22,16 @@ from gregor.protocol.records.compression import Codec
 from gregor.storage.log.log_config import LogConfig
 from gregor.storage.log.partition_log import PartitionLog
 from tests.asking import Asking, a_client
-from tests.broker.api.log_requests import Collecting, answered, batch, fetch, frame_of, message_set, produce, produced
+from tests.broker.api.log_requests import (
+    answered,
+    batch,
+    bytes_of_parts,
+    fetch,
+    frame_of,
+    message_set,
+    produce,
+    produced,
+)
 
 VERSIONS = range(12)
 END = 120
@@ -74,19 +82,6 @@ async def sent(dispatcher: Dispatcher, frame: memoryview, client: ClientConnecti
     answer = await result_of(dispatcher.answer(frame, client))
     assert answer is not None
     return await bytes_of_parts(list(answer))
-
-
-async def bytes_of_parts(answer: list[Any]) -> bytes:
-    """Return an answer as it goes over the wire."""
-    outlet = Collecting()
-    sink = Sink(outlet, total_size(answer))
-    for part in answer:
-        if isinstance(part, bytes):
-            await sink.write(part)
-        else:
-            await part.send_to(sink)
-    sink.finish()
-    return bytes(outlet.data)
 
 
 @pytest.fixture
