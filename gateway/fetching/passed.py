@@ -5,7 +5,7 @@ A small answer is passed on when it has arrived, without a task; a large one whi
 
 from __future__ import annotations
 
-from ...broker.server.connection import UnanswerableError
+from ...broker.server.client_connection import UnanswerableError
 from ...broker.server.parts import Answer, Buffer
 from ...broker.server.pending import Pending
 from ...protocol.apis import ApiKey

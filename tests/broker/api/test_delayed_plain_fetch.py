@@ -12,7 +12,8 @@ from gregor.broker.api import delayed_plain_fetch, dispatch
 from gregor.broker.api.dispatch import Dispatcher
 from gregor.broker.api.handlers.quotas import handle_alter_client_quotas
 from gregor.broker.server.client_connection import ClientConnection, ClientGoneError
-from gregor.broker.server.outcome import result_of
+from gregor.broker.server.outcome import Outcome, result_of
+from gregor.broker.server.parts import Answer
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.messages import alter_client_quotas
 from gregor.protocol.messages.fetch import FetchRequest
@@ -104,7 +105,7 @@ def delayed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     attempts: list[int] = []
 
     class Watched(delayed_plain_fetch.DelayedPlainFetch):
-        def try_again(self, *, has_changed: bool, is_last: bool) -> object:
+        def try_again(self, *, has_changed: bool, is_last: bool) -> Outcome[Answer | None]:
             outcome = super().try_again(has_changed=has_changed, is_last=is_last)
             attempts.append(self.missing_bytes if outcome is None else 0)
             return outcome

@@ -105,7 +105,7 @@ async def test_pipelined_requests_are_answered_in_their_order(
     requests = [plain(version, *[b"x"] * count, acks=acks) for count in (1, 3, 2)]
     buffer = filled(*requests)
     assert offsets(version, lane_answers(dispatcher, asking, buffer)) == [(0, 0), (0, 1), (0, 4)]
-    assert buffer.is_empty
+    assert buffer.is_empty()
     assert asking.client.request_counts[ApiKey.PRODUCE, version] == 3
     counters = asking.broker.services.metrics.topics["t"]
     assert (counters.produce_requests, counters.messages_in) == (3, 6)
