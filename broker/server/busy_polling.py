@@ -3,7 +3,8 @@
 To put a thread to sleep and to wake it takes as much processor time as a small request, and doubles the client's round
 trip. So while requests follow each other within microseconds the event loop does not sleep at once. As KVM's halt
 polling does, the window grows while sleeps are short, and falls to zero after a long one: at idle, and while requests
-come less often than once in `SHORT_SLEEPS` windows, nothing is polled.
+come less often than once in `SHORT_SLEEPS` windows, nothing is polled. It takes two short sleeps in a row: a consumer's
+next Fetch, which follows each record soon and is followed by a long wait for the next record, begins no polling.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ class BusyPolling:
         self._misses = 0
         self._waits_left = 0
         """The waits until the window may grow again."""
+        self._has_slept_shortly = False
+        """Whether the latest sleep was short."""
         self.window_s = 0.0
 
     def wait(self, source: EventSource, longest_s: float, most_events: int) -> Events:
@@ -90,6 +93,9 @@ class BusyPolling:
             self._waits_left -= 1
         elif waited_s > SHORT_SLEEPS * self._limit_s:
             self.window_s = 0.0
+            self._has_slept_shortly = False
+        elif not self._has_slept_shortly:
+            self._has_slept_shortly = True
         elif self.window_s < self._limit_s:
             self.window_s = min(max(FIRST_WINDOW_S, 2 * self.window_s), self._limit_s)
         else:

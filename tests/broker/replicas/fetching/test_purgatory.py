@@ -12,6 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from gregor.broker.replicas.fetching.purgatory import Purgatory
 from gregor.broker.replicas.partition import Partition, PartitionWaiter
 from gregor.broker.server.pending import Pending
+from gregor.broker.server.socket_rounds import SocketRounds
 
 
 class WatchedPartition:
@@ -65,9 +66,14 @@ class Delayed:
 
 
 @pytest.fixture
-async def delayed(nursery: trio.Nursery, autojump_clock: MockClock) -> Delayed:
+def rounds() -> SocketRounds:
+    return SocketRounds()
+
+
+@pytest.fixture
+async def delayed(nursery: trio.Nursery, autojump_clock: MockClock, rounds: SocketRounds) -> Delayed:
     autojump_clock.autojump_threshold = float("inf")
-    purgatory, fetch = Purgatory(), Attempts()
+    purgatory, fetch = Purgatory(rounds), Attempts()
     nursery.start_soon(purgatory.run)
     delayed = Delayed(purgatory, fetch, purgatory.delay(fetch, trio.current_time() + 30))
     await wait_all_tasks_blocked()
@@ -85,6 +91,34 @@ async def test_case_a_appended_bytes_complete_a_delayed_fetch(delayed: Delayed) 
     assert not delayed.fetch.attempts, "the turn of the append comes first"
     await wait_all_tasks_blocked()
     assert (delayed.fetch.attempts, delayed.pending.result()) == ([(False, False)], "answer")
+    delayed.assert_left_nothing()
+
+
+async def test_a_fetch_woken_in_a_round_is_answered_at_its_end(delayed: Delayed, rounds: SocketRounds) -> None:
+    first, second = delayed.fetch.watched
+    delayed.fetch.outcome = "answer"
+    rounds.begin()
+    first.waiters[0].appended(60)
+    second.waiters[0].appended(60)
+    assert not delayed.pending.is_complete, "other sockets of the round come first"
+    rounds.end()
+    assert (delayed.fetch.attempts, delayed.pending.result()) == ([(False, False)], "answer")
+    delayed.assert_left_nothing()
+    await wait_all_tasks_blocked()
+    assert len(delayed.fetch.attempts) == 1
+
+
+async def test_a_fetch_woken_before_a_round_is_answered_once(delayed: Delayed, rounds: SocketRounds) -> None:
+    other = Attempts(outcome="other answer")
+    pending = delayed.purgatory.delay(other, trio.current_time() + 30)
+    delayed.fetch.outcome = "answer"
+    delayed.fetch.watched[0].waiters[0].changed()
+    rounds.begin()
+    other.watched[0].waiters[0].changed()
+    rounds.end()
+    await wait_all_tasks_blocked()
+    assert (delayed.pending.result(), pending.result()) == ("answer", "other answer")
+    assert (len(delayed.fetch.attempts), len(other.attempts)) == (1, 1)
     delayed.assert_left_nothing()
 
 
