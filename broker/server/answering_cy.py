@@ -82,7 +82,7 @@ class Answering:
         """Whether the client has closed its side and all its bytes are read."""
         self._is_draining = False
         self.last_active = self._clock.current_time()
-        """When bytes were read last, or `note_activity` was called, in trio's clock."""
+        """The time in trio's clock at which bytes were read last or `note_activity` was called."""
 
     @property
     def has_pending(self) -> bool:

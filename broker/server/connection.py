@@ -93,7 +93,7 @@ class Connection:
 
     @property
     def last_active(self) -> float:
-        """When the client sent bytes or was answered last, in trio's clock."""
+        """The time in trio's clock at which the client sent bytes or was answered last."""
         return self._answering.last_active
 
     @property
