@@ -104,10 +104,12 @@ class Responder:
         size_bytes = len(frame)
         if not FIXED.size <= size_bytes <= GATHERED_BYTES:
             return None
+        key, version, _, client_id_length = FIXED.unpack_from(frame)
+        if key == ApiKey.FETCH:
+            return None
         session = self._sessions.session(client)
         if session.raw_tokens:
             return None
-        key, version, _, client_id_length = FIXED.unpack_from(frame)
         node = session.only_node
         if node is None and key == ApiKey.PRODUCE and _passes_as_it_is(key, version):
             node = self._router.only_leader(read_request(ApiKey.PRODUCE, parse_header(frame), frame))
