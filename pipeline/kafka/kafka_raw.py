@@ -60,9 +60,8 @@ class KafkaRawSource(DataSource):
         return "kafka_raw"
 
     def schema(self) -> str:
-        """Return the columns of the chosen mode."""
-        options = SourceOptions(self.options, KNOWN_OPTIONS)
-        return options.spark_schema()
+        """Return the columns of the chosen mode, after checking all options: `load` raises OptionError."""
+        return ReadPlan(SourceOptions(self.options, KNOWN_OPTIONS)).options.spark_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query."""

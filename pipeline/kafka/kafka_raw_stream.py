@@ -22,10 +22,9 @@ from pyspark.sql.streaming.datasource import (
 
 from ...protocol.topic_partition import AnyTopicPartition
 from ..errors import DataLossError, OptionError, PipelineError
-from ..options import SourceOptions
 from .cluster_view import ClusterView, TopicView
 from .fetch_plan import limit_bytes, limit_rows
-from .offset_options import EARLIEST, ENDING, LATEST, parse_duration_ms, starting_bounds
+from .offset_options import EARLIEST, ENDING, LATEST, starting_bounds
 from .read_plan import ReadPlan
 from .topic_choice import check_named, partitions_of, resolve_start
 
@@ -69,11 +68,9 @@ class KafkaRawStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._plan = plan
         self._starting = starting_bounds(plan.options, default=LATEST)
         self._max_rows = plan.max_offsets
-        self._max_bytes = plan.options.optional_integer("maxBytesPerTrigger", least=1)
-        self._delay = BatchDelay.from_options(plan.options, plan.min_offsets)
+        self._max_bytes = plan.max_bytes
+        self._delay = None if plan.min_offsets is None else BatchDelay(plan.min_offsets, plan.most_delay_ms)
         self._target: StreamOffsets | None = None
-        if any(name in plan.options for name in ENDING):
-            raise OptionError("a stream has no end: endingOffsets and its like are for spark.read")
 
     # --- offsets, on the driver ---
 
@@ -81,7 +78,7 @@ class KafkaRawStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the first offsets of a new query. Raises PipelineError."""
         plan = self._plan
         with ClusterView(plan.settings) as cluster:
-            topics = plan.choice.find(cluster)
+            topics = self._topics(cluster)
             places = partitions_of(topics)
             check_named(self._starting.option, places, self._starting)
             start = resolve_start(
@@ -125,8 +122,14 @@ class KafkaRawStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with ClusterView(self._plan.settings) as cluster:
             self._target = self._latest(cluster)
 
+    def _topics(self, cluster: ClusterView) -> dict[str, TopicView]:
+        # PySpark hides what the reader's creation raises behind an error of its own.
+        if any(name in self._plan.options for name in ENDING):
+            raise OptionError("a stream has no end: endingOffsets and its like are for spark.read")
+        return self._plan.choice.find(cluster)
+
     def _latest(self, cluster: ClusterView) -> StreamOffsets:
-        topics = self._plan.choice.find(cluster)
+        topics = self._topics(cluster)
         places = partitions_of(topics)
         ends = cluster.list_offsets(dict.fromkeys(places, LATEST), read_committed=self._plan.read_committed)
         return StreamOffsets({place: ends[place] or 0 for place in places}, _ids(topics))
@@ -183,16 +186,6 @@ class BatchDelay:
     least_rows: int
     most_delay_ms: int
     last_at_ms: float = -math.inf
-
-    @classmethod
-    def from_options(cls, options: SourceOptions, least_rows: int | None) -> BatchDelay | None:
-        """Build the delay from minOffsetsPerTrigger, which is `least_rows`, and maxTriggerDelay; None without the
-        former.
-
-        Raises OptionError.
-        """
-        delay_ms = parse_duration_ms("maxTriggerDelay", options.get("maxTriggerDelay", "15m"))
-        return None if least_rows is None else cls(least_rows, delay_ms)
 
     def is_over(self, waiting_rows: int) -> bool:
         """Return whether a micro-batch starts now, with `waiting_rows` available rows."""

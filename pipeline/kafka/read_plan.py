@@ -19,7 +19,7 @@ from ..worker_process import prepare_worker
 from .connector_options import SOURCE_OPTIONS, check_supported
 from .fetch_plan import split_ranges
 from .fetching import DEFAULT_FETCH_BYTES, FetchOptions, FetchRange, fetch_rows
-from .offset_options import strategy
+from .offset_options import ending_bounds, parse_duration_ms, starting_bounds, strategy
 from .topic_choice import TopicChoice
 from .wire import WireSettings
 
@@ -44,6 +44,11 @@ class ReadPlan:
                 f"The value of minOffsetsPerTrigger({self.min_offsets}) is higher than the "
                 f"maxOffsetsPerTrigger({self.max_offsets})."
             )
+        self.max_bytes = options.optional_integer("maxBytesPerTrigger", least=1)
+        self.most_delay_ms = parse_duration_ms("maxTriggerDelay", options.get("maxTriggerDelay", "15m"))
+        # For the errors alone: the readers have different defaults.
+        starting_bounds(options)
+        ending_bounds(options)
         self._fetch = FetchOptions(
             settings=self.settings,
             max_bytes=options.integer("kafka.max.partition.fetch.bytes", DEFAULT_FETCH_BYTES, least=1),

@@ -15,7 +15,7 @@ from gregor.pipeline.errors import OptionError, PipelineError
 from gregor.pipeline.kafka import connector_options, fetching
 from gregor.pipeline.kafka.connector_options import Relation
 from gregor.pipeline.kafka.fetch_plan import split_ranges
-from gregor.pipeline.kafka.kafka_raw import KNOWN_OPTIONS, KafkaRawReader
+from gregor.pipeline.kafka.kafka_raw import KNOWN_OPTIONS, KafkaRawReader, KafkaRawSource
 from gregor.pipeline.kafka.kafka_raw_stream import KafkaRawStreamReader, StreamOffsets
 from gregor.pipeline.kafka.read_plan import ReadPlan
 from gregor.pipeline.kafka.topic_choice import TopicChoice
@@ -151,6 +151,25 @@ def test_invalid_offset_and_timestamp_bounds_are_refused_without_a_broker(
 ) -> None:
     with pytest.raises(OptionError, match=complaint):
         KafkaRawReader(plan(options))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("minOffsetsPerTrigger", "x"),
+        ("maxTriggerDelay", "5 minutes"),
+        ("maxBytesPerTrigger", "0"),
+        ("startingOffsets", "soon"),
+        ("endingTimestamp", "today"),
+        ("kafkaConsumer.pollTimeoutMs", "-1"),
+    ],
+)
+def test_load_refuses_wrong_values_of_batches_and_streams(name: str, value: str) -> None:
+    """PySpark would hide what the creation of a stream's reader raises."""
+    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
+    KafkaRawSource(given).schema()
+    with pytest.raises(OptionError, match=f"^{name} must be "):
+        KafkaRawSource({**given, name: value}).schema()
 
 
 @pytest.mark.parametrize("text", ['{"t": ["0"]}', '{"t": [0.5]}', '{"t": [true]}', '{"t": 0}', "{}", "[0]", "t"])

@@ -333,5 +333,7 @@ def test_fetch_offset_num_retries_and_retry_interval_are_respected(
 
 
 def test_ending_offsets_are_refused_for_a_stream(broker_process: BrokerProcess) -> None:
-    with pytest.raises(OptionError, match="a stream has no end"):
-        stream(broker_process, subscribe="t", endingOffsets="latest")
+    refused = stream(broker_process, subscribe="t", endingOffsets="latest")
+    for begin in (refused.initialOffset, refused.prepareForTriggerAvailableNow, refused.reportLatestOffset):
+        with pytest.raises(OptionError, match="a stream has no end"):
+            begin()
