@@ -15,11 +15,14 @@ BUILD_REQUIRES = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"
 REQUIRES = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")
 
 # Python compiles a module when it is first imported; pip would compile all modules of all packages.
-PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+# A pip of $(PYTHON) from 22.3 on installs into .venv too, which saves the seconds of a pip in .venv.
+HAS_PIP = import pip; raise SystemExit(tuple(map(int, pip.__version__.split(".")[:2])) < (22, 3))
+PIP = $$(test -e $(BIN)/pip && echo $(BIN)/python -m pip || echo $(PYTHON) -m pip --python $(BIN)/python) \
+	install --quiet --disable-pip-version-check --no-compile
 
 $(BIN)/python:
 	@echo "gregor: making .venv"
-	@$(PYTHON) -m venv .venv
+	@$(PYTHON) -m venv $$($(PYTHON) -c '$(HAS_PIP)' 2>/dev/null && echo --without-pip) .venv
 
 .venv/.build: $(BIN)/python pyproject.toml
 	@$(BIN)/python -c '$(BUILD_REQUIRES)' >.venv/build-requires.txt
@@ -31,7 +34,8 @@ SOURCES := .venv/.build pyproject.toml setup.py $(foreach room,broker/api broker
 # An installation compiles only modules that have changed; see setup.py.
 INSTALL = $(PIP) --no-build-isolation --editable
 
-# pip waits for the network while setup.py compiles.
+# pip waits for the network while setup.py compiles. The modules that only clients use are compiled by .venv/.clients.
+.venv/.run: export GREGOR_COMPILE_FOR = broker
 .venv/.run: $(SOURCES)
 	@echo "gregor: installing what it needs into .venv"
 	@$(BIN)/python -c '$(REQUIRES)' >.venv/requires.txt
@@ -41,22 +45,28 @@ INSTALL = $(PIP) --no-build-isolation --editable
 	@$(INSTALL) .
 	@touch $@
 
-.venv/.dev: .venv/.run
+.venv/.clients: .venv/.run
+	@$(BIN)/python setup.py --quiet build_ext --inplace
+	@touch $@
+
+.venv/.dev: .venv/.clients
 	@echo "gregor: installing what tests and checks need into .venv"
 	@$(INSTALL) '.[dev]'
 	@touch $@
 
-.venv/.release: .venv/.run
+.venv/.release: .venv/.clients
 	@echo "gregor: installing what builds a release into .venv"
 	@$(INSTALL) '.[release]'
 	@touch $@
 
-.venv/.spark: .venv/.run
+.venv/.spark: .venv/.clients
 	@echo "gregor: installing PySpark, Delta Lake, Iceberg, clients of stores, readers of schemas and a Java into .venv (900 MB)"
 	@$(INSTALL) '.[spark-test,jre]'
 	@touch $@
 
+# The modules that only clients use are compiled meanwhile: by a background job, which ignores Ctrl-C and so comes to its end.
 run: .venv/.run ## install into .venv and start a broker on localhost:9092
+	@$(MAKE) -q .venv/.clients || nice $(MAKE) -s .venv/.clients &
 	$(BIN)/gregor serve $(ARGS)
 
 # Four test files at a time, as many tests wait for a broker. The tests of one file run together, as they share brokers.

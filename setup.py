@@ -4,10 +4,14 @@ Without Cython or a C compiler the installation succeeds all the same: the `*_cy
 twenty to sixty times slower, and the wheel is tagged as pure. GREGOR_PURE_PYTHON=1 asks for that;
 `gregor.protocol.records.kernel_cy.implementation()` returns which of the two is in use.
 
+With GREGOR_COMPILE_FOR=broker only the modules that a broker imports are compiled; those of clients and of the pipeline
+stay plain Python until the next build.
+
 Compiled modules are cached in build/compiled under a digest of their sources, flags and compiler, so that an
 installation compiles only modules that have changed.
 """
 
+import fcntl
 import hashlib
 import multiprocessing
 import os
@@ -55,6 +59,8 @@ LOOP_COMPILE_ARGS = ["-O3", "-g0"]
 # producer was measured to be no slower.
 CALLING_COMPILE_ARGS = ["-O1", "-g0"]
 CALLING_ROOMS = (Path("client/producer"),)
+OF_CLIENTS = re.compile(r"gregor\.client\..*|gregor\.protocol\.records\.(batching|client_records|columns|headers)_cy")
+"""Names of modules that only clients and the pipeline import."""
 FEWEST_FOR_PROCESSES = 4
 """The fewest modules whose translation is worth the start of processes."""
 CYTHON_DIRECTIVES = {
@@ -129,6 +135,22 @@ def translators(module_count: int) -> int:
 
 
 @contextmanager
+def only_build() -> Iterator[None]:
+    """Wait until no other build of this checkout runs: they share folders of generated and compiled modules."""
+    COMPILED.mkdir(parents=True, exist_ok=True)
+    with (COMPILED / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def place(extension: Extension) -> Path:
+    """Return the path in this checkout at which an editable installation has the compiled module."""
+    return Path(
+        *extension.name.split(".")[1:-1], extension.name.split(".")[-1] + sysconfig.get_config_var("EXT_SUFFIX")
+    )
+
+
+@contextmanager
 def package_under_its_name() -> Iterator[str]:
     """Provide a folder that contains this one as `gregor`, the name by which Cython finds the .pxd of a .py file."""
     with TemporaryDirectory() as folder:
@@ -141,6 +163,19 @@ class CompileChanged(build_ext):
 
     def build_extensions(self) -> None:
         """Compile the extensions. Raises CompileError if Cython or the compiler refuses a source."""
+        with only_build():
+            if os.environ.get("GREGOR_COMPILE_FOR") == "broker":
+                left_out = [
+                    one for one in self.extensions if OF_CLIENTS.fullmatch(one.name) and not self.kept(one).exists()
+                ]
+                self.extensions = [extension for extension in self.extensions if extension not in left_out]
+                for extension in left_out:
+                    # Modules compiled from older sources do not fit the new ones of others.
+                    place(extension).unlink(missing_ok=True)
+            self.build_missing()
+
+    def build_missing(self) -> None:
+        """Compile the extensions that no earlier build has compiled, and copy the others."""
         from Cython.Build import cythonize
 
         changed = [extension for extension in self.extensions if not self.kept(extension).exists()]
@@ -161,14 +196,16 @@ class CompileChanged(build_ext):
             extension.sources = list(generated[extension.name])
             if extension.name.endswith(f".{CHECKSUMS}"):
                 extension.sources.append(str(RECORDS / "crc_simd.c"))
-        COMPILED.mkdir(parents=True, exist_ok=True)
         # distutils compares the times of files, which miss changes of flags and compilers; `kept` compares digests.
         self.force = True
         self.progress = threading.Lock()
         self.missing_count = len(changed)
         self.compiled_count = 0
         if self.missing_count:
-            say(f"{self.missing_count} of {len(self.extensions)} modules are to be compiled: half a minute at most")
+            are_of_clients = all(OF_CLIENTS.fullmatch(extension.name) for extension in changed)
+            meanwhile = ", those of clients, which run as plain Python until then" if are_of_clients else ""
+            count = f"{self.missing_count} of {len(self.extensions)} modules"
+            say(f"{count} are to be compiled{meanwhile}: half a minute at most")
         super().build_extensions()
 
     def build_extension(self, extension: Extension) -> None:

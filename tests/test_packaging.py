@@ -129,6 +129,28 @@ def test_a_wheel_with_compiled_modules_is_tagged_binary_and_compiles_only_what_c
     assert len(compiled_modules(wheel)) == len(sources) + 1
 
 
+def test_a_build_for_a_broker_leaves_modules_of_clients_for_the_next_build(checkout: Path) -> None:
+    sources = compiled_sources()
+    if not all(map(is_compiled, sources)):
+        pytest.skip("not all modules are compiled: `pip install -e .` with a C compiler builds them")
+    shutil.copytree(ROOT / "build" / "compiled", checkout / "build" / "compiled")
+    kept = {path: path.read_bytes() for path in (checkout / "build" / "compiled").glob("*producer.sequences_cy-*")}
+    for path in kept:
+        path.unlink()
+    older = checkout / "client" / "producer" / f"sequences_cy{EXT_SUFFIX}"
+    older.write_bytes(b"compiled from older sources")
+    wheel, written = build_wheel(checkout, GREGOR_COMPILE_FOR="broker")
+    assert "are to be compiled" not in written
+    assert len(compiled_modules(wheel)) == len(sources)
+    assert not any("sequences_cy" in name for name in compiled_modules(wheel))
+    assert not older.exists()
+
+    for path, module in kept.items():
+        path.write_bytes(module)
+    wheel, _ = build_wheel(checkout, GREGOR_COMPILE_FOR="broker")
+    assert len(compiled_modules(wheel)) == len(sources) + 1
+
+
 def test_an_editable_installation_warns_of_nothing(checkout: Path) -> None:
     written = run_python(
         checkout,
