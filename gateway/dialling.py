@@ -40,7 +40,10 @@ def upstream_client_config(config: BrokerConfig) -> ClientConfig:
     }
     try:
         known = properties_for(ClientConfig, properties)
-        security = ClientSecurity.from_properties({name: text for name, text in known.items() if is_security_key(name)})
+        unused = [name for name in properties if name not in known or not is_security_key(name.replace("_", "."))]
+        if unused:
+            raise ConfigError(f"{UPSTREAM_PREFIX}{unused[0]} has no effect: {_instead(unused[0])}")
+        security = ClientSecurity.from_properties(known)
     except (SecuritySettingError, ClientConfigError) as error:
         raise ConfigError(f"{UPSTREAM_PREFIX}*: {error}") from None
     return ClientConfig(
@@ -51,6 +54,15 @@ def upstream_client_config(config: BrokerConfig) -> ClientConfig:
         metadata_recovery_rebootstrap_trigger_ms=timeout_ms,
         security=security,
     )
+
+
+def _instead(name: str) -> str:
+    """Return what to set instead of a key of Kafka's clients that a gateway does not use."""
+    if name == "bootstrap.servers":
+        return "set gregor.gateway.upstream"
+    if name in ("request.timeout.ms", "socket.connection.setup.timeout.ms"):
+        return f"set {UPSTREAM_PREFIX}timeout.ms"
+    return "of the keys of Kafka's clients, a gateway uses those of security only"
 
 
 async def dial(host: str, port: int, config: ClientConfig, *, logs_in: bool) -> tuple[SocketTransport, float | None]:

@@ -13,8 +13,8 @@ logger = logging.getLogger(__name__)
 
 SILENCE_S = 1.0
 """The time without an answer after which the log says that the gateway still waits for one."""
-CHECK_ADDRESS = "If this address is wrong, change gregor.gateway.upstream (--upstream HOST:PORT)"
-CHECK_SECURITY = f"Change {UPSTREAM_PREFIX}security.protocol, {UPSTREAM_PREFIX}sasl.* or {UPSTREAM_PREFIX}ssl.*"
+CHECK_ADDRESS = f"Check gregor.gateway.upstream (--upstream HOST:PORT) and {UPSTREAM_PREFIX}security.protocol"
+CHECK_SECURITY = f"Check {UPSTREAM_PREFIX}security.protocol, {UPSTREAM_PREFIX}sasl.* or {UPSTREAM_PREFIX}ssl.*"
 
 
 class Reachability:

@@ -30,6 +30,18 @@ def gateway(*arguments: str) -> subprocess.CompletedProcess[str]:
             ("--upstream", "a:1", "--override", "gregor.gateway.upstream.sasl.mechansm=PLAIN"),
             "gregor: gregor.gateway.upstream.*: unknown key 'sasl.mechansm'; did you mean 'sasl.mechanism'?",
         ),
+        (
+            ("--upstream", "a:1", "--override", "gregor.gateway.upstream.bootstrap.servers=b:2"),
+            "gregor: gregor.gateway.upstream.bootstrap.servers has no effect: set gregor.gateway.upstream",
+        ),
+        (
+            ("--upstream", "a:1", "--override", "gregor.gateway.upstream.request.timeout.ms=5"),
+            "gregor: gregor.gateway.upstream.request.timeout.ms has no effect: set gregor.gateway.upstream.timeout.ms",
+        ),
+        (
+            ("--upstream", "a:1", "--override", "gregor.gateway.upstream.client.id=b"),
+            "gregor: gregor.gateway.upstream.client.id has no effect: of the keys of Kafka's clients",
+        ),
     ],
 )
 def test_invalid_settings_are_reported_in_one_line(arguments: tuple[str, ...], said: str) -> None:

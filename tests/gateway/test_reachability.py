@@ -13,7 +13,7 @@ from tests.waiting import wait_until
 
 LOGGER = "gregor.gateway.reachability"
 ONE_ATTEMPT = {"gregor.gateway.metadata.refresh.ms": "3600000"}
-CHECK_ADDRESS = "change gregor.gateway.upstream (--upstream HOST:PORT)"
+CHECK_ADDRESS = "Check gregor.gateway.upstream (--upstream HOST:PORT)"
 
 
 @contextmanager

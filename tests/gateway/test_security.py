@@ -102,7 +102,7 @@ def test_clients_are_disconnected_if_the_gateway_cannot_log_in_upstream(
         pytest.raises(ConnectionError),
     ):
         wire.ask(ApiKey.METADATA, 0, MetadataRequest())
-    assert "Change gregor.gateway.upstream.security.protocol, gregor.gateway.upstream.sasl.*" in caplog.text
+    assert "Check gregor.gateway.upstream.security.protocol, gregor.gateway.upstream.sasl.*" in caplog.text
 
 
 def principals(pair: GatewayAndBroker) -> set[str]:
