@@ -53,6 +53,8 @@ class UpstreamCluster(KafkaRequests):
         self._metadata = MetadataResponse()
         self._topics: dict[str, TopicView] = {}
         self._listeners: list[Callable[[], None]] = []
+        self._is_outdated = False
+        """Whether the last attempt to get the metadata has failed."""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Ask for the metadata again and again until cancelled; report started after the first attempt."""
@@ -117,12 +119,16 @@ class UpstreamCluster(KafkaRequests):
         try:
             await self._refresh()
         except BrokerError as error:
-            logger.warning("no metadata of the upstream cluster for ZooKeeper's nodes: %s", error)
+            # An outage is reported once, not at each attempt.
+            level = logging.DEBUG if self._is_outdated else logging.WARNING
+            logger.log(level, "no metadata of the upstream cluster for ZooKeeper's nodes: %s", error)
+            self._is_outdated = True
 
     async def _refresh(self) -> None:
         """Ask for the metadata once. Raises BrokerError."""
         request = MetadataRequest(topics=None)
         answer = await self._ask(self._own, ApiKey.METADATA, METADATA_VERSION, request, MetadataResponse)
+        self._is_outdated = False
         topics = {topic.name: _view(topic) for topic in answer.topics if topic.name and not topic.error_code}
         for name, topic in topics.items():
             known = self._topics.get(name)

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
+from tests.free_ports import free_address
 from tests.gateway.kafka_4 import gateway_before
 from tests.waiting import wait_until
 
@@ -56,3 +57,21 @@ def test_the_first_attempt_says_why_and_which_key_to_change(
     assert reason in said
     assert address in said
     assert CHECK_ADDRESS in said
+
+
+def test_zookeepers_nodes_without_metadata_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The log does not grow with each attempt of an outage."""
+    host, port = free_address()
+    settings = {
+        "gregor.gateway.metadata.refresh.ms": "100",
+        "gregor.gateway.upstream.timeout.ms": "100",
+        "gregor.zookeeper.listeners": f"zookeeper://{host}:{port}",
+    }
+    name = "gregor.gateway.zookeeper"
+
+    def levels() -> list[str]:
+        return [record.levelname for record in caplog.records if record.name == name]
+
+    with caplog.at_level("DEBUG", name), refused_port() as address, gateway_before(address, settings):
+        wait_until(lambda: len(levels()) >= 3)
+    assert levels()[:3] == ["WARNING", "DEBUG", "DEBUG"]
