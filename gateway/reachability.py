@@ -7,6 +7,7 @@ import logging
 import trio
 
 from ..broker.config.gateway_keys import UPSTREAM_PREFIX
+from ..broker.server.client_connection import UnanswerableError
 from ..client.errors import AuthenticationFailedError
 
 logger = logging.getLogger(__name__)
@@ -17,6 +18,12 @@ CHECK_ADDRESS = f"Check gregor.gateway.upstream (--upstream HOST:PORT) and {UPST
 CHECK_SECURITY = f"Check {UPSTREAM_PREFIX}security.protocol, {UPSTREAM_PREFIX}sasl.* or {UPSTREAM_PREFIX}ssl.*"
 
 
+class OutageError(UnanswerableError):
+    """An error for a request during an outage; many clients connect again and again meanwhile."""
+
+    log_level = logging.DEBUG
+
+
 class Reachability:
     """A record of whether the upstream cluster answers, which logs each change."""
 
@@ -24,13 +31,14 @@ class Reachability:
         """Begin before the first attempt to reach ``servers``, the value of gregor.gateway.upstream."""
         self._servers = servers
         self._is_answering = False
-        self._is_reported = False
+        self.is_reported = False
+        """Whether the log says that no broker answers."""
 
     def answered(self) -> None:
         """Note an answer; the end of an outage is logged."""
-        if self._is_reported:
+        if self.is_reported:
             logger.info("%s: a broker answers", self._servers)
-        self._is_answering, self._is_reported = True, False
+        self._is_answering, self.is_reported = True, False
 
     def failed(self, error: Exception) -> None:
         """Note an attempt without an answer; the first one of an outage is logged."""
@@ -45,6 +53,6 @@ class Reachability:
             self._report("%s: no answer yet. Clients wait. %s", self._servers, CHECK_ADDRESS)
 
     def _report(self, text: str, *values: object) -> None:
-        if not self._is_reported:
-            self._is_reported = True
+        if not self.is_reported:
+            self.is_reported = True
             logger.warning(text, *values)

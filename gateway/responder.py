@@ -36,6 +36,7 @@ from .frames import CORRELATION_ID, answer_parts, read_answer, read_request, req
 from .link import GATHERED_BYTES, Link
 from .offered import offered_versions, upstream_version
 from .raw_tokens import raw_tokens
+from .reachability import OutageError
 from .replayed_login import MECHANISMS
 from .rewritten import RewrittenAnswers
 from .routing.router import Router
@@ -201,7 +202,8 @@ class Responder:
         except LinkLostError as error:
             raise UnanswerableError(f"{key.name} v{header.api_version} is unanswered: {error}") from error
         except UnreachableError as error:
-            raise UnanswerableError(f"no upstream broker for {key.name}: {error}") from error
+            kind = OutageError if self._upstream.reachability.is_reported else UnanswerableError
+            raise kind(f"no upstream broker for {key.name}: {error}") from error
 
     async def _pass_login_on(self, key: AnyApiKey, header: Header, frame: memoryview, session: Session) -> Answer:
         """Pass a request of a SASL exchange on; the client's broker then knows its principal, and no other does."""

@@ -49,7 +49,7 @@ class Upstream:
             self._cluster = Cluster(config.gregor_gateway_upstream, self._client_config, Metrics("admin-client"))
         except ClientConfigError as error:
             raise ConfigError(f"gregor.gateway.upstream: {error}") from None
-        self._reachability = Reachability(",".join(config.gregor_gateway_upstream))
+        self.reachability = Reachability(",".join(config.gregor_gateway_upstream))
         self._readiness = readiness
         self._random = Random()
         self._leaders: dict[str, list[int]] = {}
@@ -66,7 +66,7 @@ class Upstream:
         """Follow the cluster's brokers until cancelled; report started at once, whether the cluster answers or not."""
         async with trio.open_nursery() as self._nursery:
             await self._nursery.start(self._cluster.run)
-            self._nursery.start_soon(self._reachability.report_silence)
+            self._nursery.start_soon(self.reachability.report_silence)
             task_status.started()
             while True:
                 await self._refresh_brokers()
@@ -76,9 +76,9 @@ class Upstream:
         try:
             await self._cluster.refresh(())
         except (ConnectionLostError, BrokerError) as error:
-            self._reachability.failed(error)
+            self.reachability.failed(error)
             return
-        self._reachability.answered()
+        self.reachability.answered()
         listed: list[Mapping[int, VersionRange]] = []
         for node in self.brokers:
             # A broker that cannot be reached is left out: the others answer.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -51,6 +52,9 @@ class ClientGoneError(Exception):
 
 class UnanswerableError(Exception):
     """An error for a request that Kafka answers by closing the connection; its text is the one line in the log."""
+
+    log_level = logging.INFO
+    """DEBUG for a reason that the log has named once, for all connections."""
 
 
 @dataclass(slots=True, eq=False)

@@ -114,7 +114,8 @@ class Connection:
                     self._readiness.watch(self._transport.descriptor, self._answering.on_ready)
                     await self._serve_and_flush()
         except REFUSALS as error:
-            logger.info("closing %s: %s", self._description(), error)
+            level = error.log_level if isinstance(error, UnanswerableError) else logging.INFO
+            logger.log(level, "closing %s: %s", self._description(), error)
         except DEPARTURES as error:
             logger.debug("%s has disconnected: %s", self._description(), error)
         except (BrokenPromiseError, EOFError) as error:
