@@ -41,7 +41,7 @@ from functools import partial
 from typing import TypeAlias
 
 from ..errors import BrokerError
-from . import kernel_cy, up_kernel_cy, v2
+from . import kernel_cy, up_kernel_cy, v0, v2
 from .batches import complete_batch_at
 from .compression import DEFAULT_LIMIT_BYTES, Codec
 from .conversion_output import ConversionOutput
@@ -213,7 +213,7 @@ def plan_down_conversion(
     Raises BrokerError: UNSUPPORTED_COMPRESSION_TYPE (G); CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR (I).
     """
     stretch = as_stretch(stored)
-    position = first_size = 0
+    position = first_size = passed_size = 0
     is_compressed = False
     opened_bytes: int | None = None
     while first_size == 0:
@@ -227,13 +227,19 @@ def plan_down_conversion(
             is_compressed = True
             receipt_ms = receipts.at(position + conversion.position)
             first = complete_batch_at(window, conversion.position)
-            first_size = _size_with_codec(conversion, window, limit_bytes, receipt_ms, zstd_codec)
-            if first.magic == v2.MAGIC and most_bytes is not None and first_size > most_bytes:
+            first_size, last_offset = _converted_with_codec(conversion, window, limit_bytes, receipt_ms, zstd_codec)
+            if first.magic == v2.MAGIC and last_offset < first_offset:
+                # Compaction has removed the records from the first offset on; a client needs the next batch too.
+                passed_size, first_size = first_size, 0
+            elif first.magic == v2.MAGIC and most_bytes is not None and passed_size + first_size > most_bytes:
                 opened = messages_of(first, to_magic, first_offset, most_bytes, limit_bytes=limit_bytes)
                 opened_bytes = first_size = len(opened.data)
+                passed_size = 0
         if conversion.position == 0:
             break
         position += conversion.position
+    if first_size:
+        first_size += passed_size
     size_of_nothing = NOTHING_SIZE if position > 0 else 0
     counted_bytes = counted_bytes or stretch.size_bytes
     size = max(counted_bytes, first_size) if first_size else size_of_nothing
@@ -327,7 +333,7 @@ def _measured_batches(
         if conversion.stop == Stop.NEEDS_CODEC:
             if not may_recompress:
                 raise RecompressionNeededError
-            size_bytes = _size_with_codec(conversion, window, limit_bytes, conversion.receipt_ms, zstd_codec)
+            size_bytes, _ = _converted_with_codec(conversion, window, limit_bytes, conversion.receipt_ms, zstd_codec)
         elif conversion.stop in (Stop.CORRUPT, Stop.BAD_TIMESTAMP):
             raise conversion_error(conversion)
         yield conversion, size_bytes
@@ -340,20 +346,25 @@ def _same_receipt(conversion: Conversion, window: memoryview, begin: int, receip
     return window[: receipts.end_after(position, begin + len(window)) - begin]
 
 
-def _size_with_codec(
+def _converted_with_codec(
     conversion: Conversion,
     stored: memoryview,
     limit_bytes: int,
     receipt_ms: int,
     zstd_codec: Codec | None = None,
-) -> int:
-    """Return the converted size of the batch at the conversion's position; the conversion continues after the batch."""
+) -> tuple[int, int]:
+    """Convert the batch at the conversion's position, after which the conversion continues.
+
+    Returns the converted size and the offset of a wrapper, which is that of its last record.
+    """
     batch = complete_batch_at(stored, conversion.position)
     converted = convert_with_codec(
         batch, conversion.to_magic, limit_bytes=limit_bytes, receipt_ms=receipt_ms, zstd_codec=zstd_codec
     )
     conversion.skip_batch(stored)
-    return len(converted.data)
+    size_bytes = len(converted.data)
+    last_offset, _ = v0.OFFSET_AND_SIZE.unpack_from(converted.data) if size_bytes else (batch.last_offset, 0)
+    return size_bytes, last_offset
 
 
 def _begin(to_magic: int, first_offset: int, position: int = 0, *, replaces_zstd: bool = False) -> Conversion:

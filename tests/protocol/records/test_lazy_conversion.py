@@ -108,6 +108,27 @@ def test_rule_d_a_first_batch_larger_than_the_stored_bytes_is_sent_whole() -> No
     assert offsets_received(sent(conversion)) == list(range(200))
 
 
+@pytest.mark.parametrize("most_bytes", [None, 400])
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+@pytest.mark.parametrize("to_magic", [0, 1])
+def test_rule_d_holds_behind_a_compressed_batch_whose_last_records_were_compacted(
+    to_magic: int, codec: Codec, most_bytes: int | None
+) -> None:
+    """A client continues at offset 2 of a batch of 0 to 9 without 2 to 9; the batch alone would not let it progress."""
+    passed = [Record(n, 1, b"key", b"%d" % n * 400) for n in range(2)]
+    wanted = [Record(n, 1, b"k%d" % n, b"") for n in range(10, 40)]
+    stored = v2.build_batch(passed, last_offset=9, codec=codec) + v2.build_batch(wanted, base_offset=10, codec=codec)
+    conversion = plan_down_conversion(memoryview(stored), to_magic, 2, most_bytes=most_bytes)
+    sent = b"".join(bytes(piece) for piece in conversion.pieces(bytearray(65536)))
+    offsets = [record.offset for batch in iter_batches(memoryview(sent)) for record in iter_records(batch)]
+    assert len(sent) == conversion.size
+    if most_bytes is None:
+        assert offsets == [0, 1, *range(10, 40)]
+    else:
+        assert len(sent) <= most_bytes
+        assert any(offset >= 10 for offset in offsets)
+
+
 @pytest.mark.parametrize("stored", [control_batch(0), control_batch(0) + control_batch(1), batch(3)])
 def test_rule_e_without_remaining_records_a_fake_batch_header_is_sent(stored: bytes) -> None:
     assert sent(plan(stored, first_offset=50)) == v0.OFFSET_AND_SIZE.pack(-1, 61)
