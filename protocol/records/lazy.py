@@ -347,16 +347,9 @@ def _same_receipt(conversion: Conversion, window: memoryview, begin: int, receip
 
 
 def _converted_with_codec(
-    conversion: Conversion,
-    stored: memoryview,
-    limit_bytes: int,
-    receipt_ms: int,
-    zstd_codec: Codec | None = None,
+    conversion: Conversion, stored: memoryview, limit_bytes: int, receipt_ms: int, zstd_codec: Codec | None
 ) -> tuple[int, int]:
-    """Convert the batch at the conversion's position, after which the conversion continues.
-
-    Returns the converted size and the offset of a wrapper, which is that of its last record.
-    """
+    """Pass over the next batch; return its converted size and the offset of its wrapper: that of its last record."""
     batch = complete_batch_at(stored, conversion.position)
     converted = convert_with_codec(
         batch, conversion.to_magic, limit_bytes=limit_bytes, receipt_ms=receipt_ms, zstd_codec=zstd_codec
