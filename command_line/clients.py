@@ -10,10 +10,10 @@ import argparse
 from ..client.admin import Admin
 from ..client.errors import ConnectionLostError
 from ..protocol.apis import AnyApiKey, ApiKey, api_key, api_name
-from ..protocol.kafka_4_floor import refused_by_kafka_4, verdict
 from ..protocol.messages.describe_clients import ConversionWork, DescribedClient
 from ..protocol.spoken_versions import SOFTWARE_NAME
 from .asking import UsageError, add_connection_options, add_json_option, client_properties, run_client, say, say_json
+from .client_verdicts import client_verdict, is_refused
 from .text_table import format_table
 
 HEAD = ("CLIENT-ID", "HOST", "SOFTWARE", "OPEN", "REQUESTS", "DOWN-CONVERTED", "UP-CONVERTED")
@@ -71,7 +71,7 @@ def _show(clients: list[DescribedClient], *, only_refused: bool, with_versions: 
     say(table[0])
     for line, client in zip(table[1:], shown, strict=True):
         say(line)
-        say(f"    {verdict(_used(client))}")
+        say(f"    {client_verdict(client)}")
         if client.refused_down_conversions:
             say(
                 f"    {client.refused_down_conversions} fetches were refused by message.downconversion.enable=false: "
@@ -90,7 +90,7 @@ def _shown(clients: list[DescribedClient], *, only_refused: bool) -> list[Descri
     """Return the clients of the list, those that Kafka 4 would refuse first."""
     return sorted(
         (client for client in clients if _is_shown(client, only_refused=only_refused)),
-        key=lambda client: (not refused_by_kafka_4(_used(client)), client.client_id, client.host),
+        key=lambda client: (not is_refused(client), client.client_id, client.host),
     )
 
 
@@ -104,8 +104,8 @@ def _as_object(client: DescribedClient) -> dict[str, object]:
         "open": client.connection_count,
         "first_seen_ms": client.first_seen_ms,
         "last_seen_ms": client.last_seen_ms,
-        "refused_by_kafka_4": bool(refused_by_kafka_4(used)),
-        "verdict": verdict(used),
+        "refused_by_kafka_4": is_refused(client),
+        "verdict": client_verdict(client),
         "api_versions": [
             {"api": api_name(key), "version": version, "requests": entry.request_count}
             for (key, version), entry in zip(used, client.api_versions, strict=True)
@@ -128,7 +128,7 @@ def _work_object(work: ConversionWork) -> dict[str, int]:
 
 def _is_shown(client: DescribedClient, *, only_refused: bool) -> bool:
     if only_refused:
-        return bool(refused_by_kafka_4(_used(client)))
+        return is_refused(client)
     # A client that only asks for the list of clients is not listed.
     return client.software_name != SOFTWARE_NAME or any(
         entry.api_key in (ApiKey.PRODUCE, ApiKey.FETCH) for entry in client.api_versions

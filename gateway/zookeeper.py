@@ -49,7 +49,7 @@ class UpstreamCluster(KafkaRequests):
         self._addresses = addresses
         self._refresh_s = config.gregor_gateway_metadata_refresh_ms / 1000
         host = OWN if endpoint.host in ANY_ADDRESS else endpoint.host
-        self._own = ClientAddress((OWN, 0), (host, endpoint.port))
+        self._own = ClientAddress(("", 0), (host, endpoint.port))
         self._metadata = MetadataResponse()
         self._topics: dict[str, TopicView] = {}
         self._listeners: list[Callable[[], None]] = []

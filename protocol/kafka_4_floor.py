@@ -42,6 +42,9 @@ KAFKA_4_FLOORS: Mapping[AnyApiKey, Floor] = {
 KAFKA_4_0_0_FLOORS: Mapping[AnyApiKey, Floor] = {ApiKey.JOIN_GROUP: Floor(2, (0, 11, 0))}
 """Versions that only 4.0.0 refuses; 4.0.1 and 4.1.0 serve them again (KAFKA-19444)."""
 
+ZOOKEEPER_SOFTWARE = "zookeeper"
+"""The software name of clients of ZooKeeper's protocol in the list of clients; Kafka 4 has no ZooKeeper."""
+
 
 def is_deprecated(key: AnyApiKey, version: int) -> bool:
     """Return whether Kafka 3.9 counts such a request under DeprecatedRequestsPerSec."""

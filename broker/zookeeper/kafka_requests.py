@@ -19,6 +19,7 @@ import trio
 from ...protocol.apis import AnyApiKey, ApiKey, request_header_version, response_header_version
 from ...protocol.codec import decode, decode_prefix, encode
 from ...protocol.errors import BrokerError, DecodeError, ErrorCode
+from ...protocol.kafka_4_floor import ZOOKEEPER_SOFTWARE
 from ...protocol.messages.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -365,7 +366,8 @@ class KafkaRequests:
     def _connection(self, client: ClientAddress) -> _HostConnection:
         """Return the connection that stands for the clients of a host, as the census of clients and a gateway see it.
 
-        A gateway keeps connections to upstream brokers for it.
+        A gateway keeps connections to upstream brokers for it. What the process itself asks, as a client without a
+        host, is not in the census.
         """
         host, port = client.peer
         connection = self._connections.get(host)
@@ -373,6 +375,7 @@ class KafkaRequests:
             local = client.local[0], self._endpoint.port
             connection_id = f"{local[0]}:{local[1]}-{host}:{port}-{CLIENT_ID}"
             made = ClientConnection(client.peer, local, self._endpoint.name, connection_id, trio.Event())
+            made.software_name, made.is_admitted = ZOOKEEPER_SOFTWARE, bool(host)
             connection = self._connections[host] = _HostConnection(made)
             self._census.connected(made)
         self._connections.move_to_end(host)

@@ -9,7 +9,8 @@ from ...broker.faults.rule import SPARED_CLIENT_ID
 from ...broker.http.messages import HttpResponse
 from ...client.errors import ConnectionLostError
 from ...protocol.apis import AnyApiKey, api_key, api_name
-from ...protocol.kafka_4_floor import is_deprecated, refused_by_kafka_4, verdict
+from ...protocol.kafka_4_floor import is_deprecated
+from ..client_verdicts import client_verdict, is_refused
 from .paging import Paging
 from .site import Site, Visit
 
@@ -31,12 +32,12 @@ class ClientRow:
     @property
     def is_refused(self) -> bool:
         """Whether Kafka 4 would disconnect the client."""
-        return bool(refused_by_kafka_4(self.used))
+        return is_refused(self.client)
 
     @property
     def verdict(self) -> str:
         """The sentence of `gregor clients` about the client."""
-        return verdict(self.used)
+        return client_verdict(self.client)
 
     @property
     def request_count(self) -> int:

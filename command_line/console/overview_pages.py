@@ -9,8 +9,7 @@ from markupsafe import Markup
 
 from ...broker.http.messages import HttpResponse
 from ...client.errors import ConnectionLostError
-from ...protocol.apis import api_key
-from ...protocol.kafka_4_floor import refused_by_kafka_4
+from ..client_verdicts import is_refused
 from .plots import BINARY, DECIMAL, plot
 from .site import Site, Visit
 from .units import byte_text, short_count
@@ -67,12 +66,7 @@ async def _refused(sources: Sources) -> tuple[int, int]:
     except ConnectionLostError:
         return 0, 0
     clients = [client for answer in answers for client in answer.clients]
-    refused = [
-        client
-        for client in clients
-        if refused_by_kafka_4((api_key(used.api_key), used.api_version) for used in client.api_versions)
-    ]
-    return len(clients), len(refused)
+    return len(clients), sum(map(is_refused, clients))
 
 
 def _health(topics: list[TopicMetadata], group_count: int, clients: tuple[int, int]) -> Health:

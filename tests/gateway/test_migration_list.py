@@ -6,12 +6,15 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 
 from gregor.command_line import main
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.messages.api_versions import ApiVersionsRequest
+from tests.free_ports import free_address
 from tests.gateway.kafka_4 import gateway_before_kafka_4
 from tests.gateway.test_old_versions import fetch, message_set, new_topic, produce
+from tests.waiting import PATIENCE_S
 from tests.wire import Wire
 
 
@@ -41,3 +44,27 @@ def test_old_clients_are_listed_with_their_cost(tmp_path: Path, capsys: pytest.C
     assert 'gregor_client_deprecated_requests_total{clientId="shipper-2013"' in metrics
     assert 'kafka_network_requestmetrics_deprecatedrequests_total{request="Fetch",version="1"' in metrics
     assert "gregor_gateway_buffer_memory_used_bytes 0" in metrics
+
+
+def test_consumers_with_zookeepers_protocol_are_listed_and_the_gateway_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kafka 4 has no ZooKeeper, so these consumers need the gateway; its own requests for metadata do not count."""
+    host, port = free_address()
+    with gateway_before_kafka_4(tmp_path, {"gregor.zookeeper.listeners": f"zookeeper://{host}:{port}"}) as pair:
+        with Wire(pair.address, client_id="new") as wire:
+            topic = new_topic(wire)
+        clients = ["clients", "--bootstrap-server", f"{pair.address[0]}:{pair.address[1]}"]
+        assert main(clients) == 0
+        assert "zookeeper" not in capsys.readouterr().out
+        consumer = KazooClient(hosts=f"{host}:{port}")
+        consumer.start(PATIENCE_S)
+        try:
+            consumer.exists(f"/consumers/g/offsets/{topic}/0")
+        finally:
+            consumer.stop()
+            consumer.close()
+        assert main([*clients, "--refused"]) == 0
+    shown = capsys.readouterr().out
+    assert "zookeeper" in shown
+    assert "Kafka 4 refuses ZooKeeper's protocol" in shown
