@@ -164,7 +164,7 @@ class Dispatcher:
             if outcome is not None:
                 return outcome
         header = parse_header(frame, client.client_id_bytes, client.client_id)
-        if header.api_key == _FETCH_KEY and self._plain_fetch is not None and header.client_id is client.client_id:
+        if header.api_key == _FETCH_KEY and self._plain_fetch is not None:
             planned = self._answer_plain_fetch(self._plain_fetch, header, frame, client)
             if planned is not None:
                 return planned
@@ -184,9 +184,9 @@ class Dispatcher:
     def _answer_plain_fetch(
         self, lane: PlainFetchLane, header: Header, frame: memoryview, client: ClientConnection
     ) -> Outcome[Answer] | None:
-        """Return the answer of the lane, perhaps pending; None if a request is not plain, or its client's first."""
-        if client.client_id_bytes is None:
-            return None
+        """Return the answer of the lane, perhaps pending; None if a request is not plain."""
+        # The lane counts the request for the client's present id.
+        self._note_client_id(header, frame, client)
         answer = lane.answer(frame, header.end, header.api_version, header.correlation_id, client)
         purgatory = self.services.purgatory
         if answer is None and lane.missing_bytes > 0 and lane.max_wait_ms > 0 and not purgatory.is_stopping:
@@ -222,10 +222,7 @@ class Dispatcher:
 
     def _context(self, api: Api, header: Header, frame: memoryview, client: ClientConnection) -> RequestContext:
         """Count a decoded request and return its context."""
-        client_id = header.client_id
-        if client_id != client.client_id or client.client_id_bytes is None:
-            self.services.clients.client_id_changed(client, client_id)
-            client.client_id_bytes = bytes(frame[FIXED.size : header.end])
+        self._note_client_id(header, frame, client)
         version = header.api_version
         client.request_counts[api.key, version] += 1
         return RequestContext(
@@ -235,9 +232,15 @@ class Dispatcher:
             version,
             self,
             header.correlation_id,
-            client_id,
+            header.client_id,
             encoded=self._encoded_structs,
         )
+
+    def _note_client_id(self, header: Header, frame: memoryview, client: ClientConnection) -> None:
+        """Keep the client id of a request that is the first of its connection, or has another one than before."""
+        if header.client_id != client.client_id or client.client_id_bytes is None:
+            self.services.clients.client_id_changed(client, header.client_id)
+            client.client_id_bytes = bytes(frame[FIXED.size : header.end])
 
     def _handle(
         self, served: ServedVersion, header: Header, position: int, frame: memoryview, client: ClientConnection

@@ -63,9 +63,10 @@ async def send_in_bulk(bulk: BulkAnswer, answer: Answer, transport: BulkTranspor
     Raises OSError, of the socket or a file, and EOFError if a file is shorter than its part.
     """
     try:
-        # The client has the first bytes before a thread has woken up. Of files a thread sends them: many clients that
-        # are ready at once would leave the event loop no time for others.
-        stop = lane.begin(bulk) if bulk.rows.begins_converted else BulkStop.TURN
+        # The client has the first bytes before a thread has woken up. With other clients a thread sends those of
+        # files: many clients that are ready at once would leave the event loop no time for others.
+        begins_here = bulk.rows.begins_converted or not lane.is_busy()
+        stop = lane.begin(bulk) if begins_here else BulkStop.TURN
         patience_ms = PATIENCE_MS
         while stop is not BulkStop.SENT:
             if stop is BulkStop.FULL:

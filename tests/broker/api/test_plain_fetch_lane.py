@@ -256,12 +256,30 @@ async def test_requests_under_quotas_are_left_to_the_handler(ways: TwoWays) -> N
     assert ways.plan(frame) is None
 
 
-async def test_the_first_request_of_a_client_is_left_to_the_handler(ways: TwoWays) -> None:
+@pytest.mark.parametrize("version", [3, 11])
+async def test_the_first_request_of_a_client_takes_the_lane_and_introduces_the_client(
+    ways: TwoWays, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = frame_of(ApiKey.FETCH, version, fetch((0, 0)))
+    expected = await ways.handled(frame)
+
+    def refused(*_: object) -> None:
+        raise AssertionError("the request was left to the handler")
+
+    monkeypatch.setattr(ways.with_lane, "_handle", refused)
     client = a_client()
-    frame = frame_of(ApiKey.FETCH, 11, fetch((0, 0)))
-    await sent(ways.with_lane, frame, client)
+    assert await sent(ways.with_lane, frame, client) == expected
     assert client.client_id == "tester"
-    assert client.request_counts[ApiKey.FETCH, 11] == 1
+    assert client.request_counts[ApiKey.FETCH, version] == 1
+
+
+async def test_a_changed_client_id_is_noted(ways: TwoWays) -> None:
+    frame = frame_of(ApiKey.FETCH, 11, fetch((0, 0)))
+    other = memoryview(bytes(frame).replace(b"tester", b"TESTER"))
+    await sent(ways.with_lane, other, ways.asking.client)
+    assert ways.asking.client.client_id == "TESTER"
+    await sent(ways.with_lane, frame, ways.asking.client)
+    assert ways.asking.client.client_id == "tester"
 
 
 async def test_damaged_requests_are_answered_as_by_the_handler(ways: TwoWays) -> None:
