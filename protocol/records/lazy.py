@@ -228,7 +228,7 @@ def plan_down_conversion(
             receipt_ms = receipts.at(position + conversion.position)
             first = complete_batch_at(window, conversion.position)
             first_size, last_offset = _converted_with_codec(conversion, window, limit_bytes, receipt_ms, zstd_codec)
-            if first.magic == v2.MAGIC and last_offset < first_offset:
+            if first.magic == v2.MAGIC and last_offset < first_offset <= first.last_offset:
                 # Compaction has removed the records from the first offset on; a client needs the next batch too.
                 passed_size, first_size = first_size, 0
             elif first.magic == v2.MAGIC and most_bytes is not None and passed_size + first_size > most_bytes:
