@@ -79,10 +79,11 @@ class SocketOptions:
     receive_buffer_bytes: int = -1
 
 
-def open_sockets(endpoint: Endpoint, options: SocketOptions) -> list[socket.socket]:
+def open_sockets(endpoint: Endpoint, options: SocketOptions, key: str = "listeners") -> list[socket.socket]:
     """Return listening, non-blocking sockets for every address of the endpoint's host that this machine has.
 
-    All interfaces are one socket for both IP versions if the system has IPv6. Raises ListenerError.
+    All interfaces are one socket for both IP versions if the system has IPv6. Raises ListenerError, whose text names
+    the configuration ``key`` of the endpoint.
     """
     sockets: list[socket.socket] = []
     port = endpoint.port
@@ -106,7 +107,7 @@ def open_sockets(endpoint: Endpoint, options: SocketOptions) -> list[socket.sock
         for opened in sockets:
             opened.close()
         reason = error.strerror or str(error)
-        raise ListenerError(f"cannot listen on {endpoint}: {reason}; change listeners or free that port") from error
+        raise ListenerError(f"cannot listen on {endpoint}: {reason}; change {key} or free that port") from error
     return sockets
 
 

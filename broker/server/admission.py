@@ -15,6 +15,7 @@ import trio
 
 from ...protocol.errors import DecodeError
 from .client_connection import ClientConnection, ClientGoneError
+from .client_hello import reason_to_close
 from .parts import Answer
 from .receive_buffer_cy import InvalidFrameError, ReceiveBuffer
 from .tls_transport import TlsDisconnectedError, TlsHandshakeError, TlsTransport
@@ -128,7 +129,7 @@ class Admission:
         except TlsHandshakeError as error:
             reason = f"SSL handshake failed: {error}"
         except (DecodeError, InvalidFrameError) as error:
-            reason = str(error)
+            reason = reason_to_close(error, self._buffer, self._client)
         except ClientRefusedError as error:
             reason, answer = str(error), error.answer
         except trio.TooSlowError:

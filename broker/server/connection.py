@@ -22,6 +22,7 @@ from .answering_cy import Answering
 from .bulk_lane import BulkLane
 from .bulk_sending import LEAST_BULK_BYTES, bulk_answer, send_in_bulk
 from .client_connection import ClientConnection, ClientGoneError, UnanswerableError, not_connected
+from .client_hello import reason_to_close
 from .connection_views import Responder, Transport
 from .need import ASLEEP, Need
 from .outcome import result_of
@@ -115,7 +116,7 @@ class Connection:
                     await self._serve_and_flush()
         except REFUSALS as error:
             level = error.log_level if isinstance(error, UnanswerableError) else logging.INFO
-            logger.log(level, "closing %s: %s", self._description(), error)
+            logger.log(level, "closing %s: %s", self._description(), reason_to_close(error, self._buffer, self.client))
         except DEPARTURES as error:
             logger.debug("%s has disconnected: %s", self._description(), error)
         except (BrokenPromiseError, EOFError) as error:

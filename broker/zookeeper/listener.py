@@ -20,6 +20,7 @@ from ...zookeeper.service import Reply, ZooKeeperService
 from ...zookeeper.sessions import Session
 from ..config import BrokerConfig
 from ..config.listeners import Endpoint, ListenerError, SocketOptions, open_sockets, parse_endpoints, plain_address
+from ..server.client_hello import is_client_hello
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ class ZooKeeperListener:
                 (endpoint,) = parse_endpoints(KEY, [address])
                 if endpoint.name != SCHEME:
                     raise ListenerError(f"{KEY}: {address!r} is not of the form zookeeper://host:port")
-                opened = open_sockets(endpoint, SocketOptions(config.socket_listen_backlog_size))
+                opened = open_sockets(endpoint, SocketOptions(config.socket_listen_backlog_size), KEY)
                 self._sockets += opened
                 self.bound.append(Endpoint(SCHEME.lower(), endpoint.host, opened[0].getsockname()[1]))
         except ListenerError:
@@ -238,6 +239,8 @@ class KeeperConnection:
             return None
         (length,) = LENGTH.unpack_from(self._received)
         if not 0 <= length <= self._service.limits.frame_bytes:
+            if is_client_hello(length):
+                raise JuteError(f"the client speaks TLS, which the addresses of {KEY} do not")
             raise JuteError(f"a frame of {length} bytes, gregor.zookeeper.jute.maxbuffer is the limit")
         end = LENGTH.size + length
         if not await self._receive(end):

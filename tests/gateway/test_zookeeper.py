@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,10 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import BadArgumentsError, NoNodeError
 
+from gregor.broker.app.broker import Broker
+from gregor.broker.config import BrokerConfig
+from gregor.broker.config.listeners import ListenerError
+from gregor.gateway.gateway import Gateway
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from gregor.protocol.messages.offset_fetch import OffsetFetchRequest
@@ -80,3 +85,17 @@ def test_topics_brokers_and_offsets_in_zookeeper_are_those_of_upstream(
         client.set("/config/topics/old", b'{"version":1,"config":{"retention.ms":"1"}}')
     client.create("/admin/delete_topics/old")
     wait_until(lambda: client.exists("/brokers/topics/old") is None)
+
+
+@pytest.mark.parametrize("is_gateway", [True, False])
+async def test_a_zookeeper_port_in_use_names_its_key(is_gateway: bool, tmp_path: Path) -> None:
+    """Of all listeners, the user must know which one to change."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        keys = {"listeners": "PLAINTEXT://127.0.0.1:0", "gregor.zookeeper.listeners": f"zookeeper://127.0.0.1:{port}"}
+        if is_gateway:
+            running = Gateway(BrokerConfig({**keys, "gregor.gateway.upstream": "127.0.0.1:9"})).run(lambda: None)
+        else:
+            running = Broker(BrokerConfig({**keys, "log.dirs": str(tmp_path)})).run()
+        with pytest.raises(ListenerError, match=rf":{port}: .*in use; change gregor\.zookeeper\.listeners "):
+            await running

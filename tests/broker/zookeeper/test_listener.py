@@ -320,6 +320,17 @@ async def test_metadata_changes_fire_watches_without_a_request(running: Running)
     assert event.endswith(b"/brokers/topics")
 
 
+async def test_a_client_that_speaks_tls_is_disconnected_and_the_log_says_so(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Clients of ZooKeeper 3.5 and later may be configured for TLS."""
+    caplog.set_level("INFO")
+    client = await running.connect()
+    await client.stream.send_all(b"\x16\x03\x01\x02\x00\x01" + bytes(20))
+    assert await client.rest() == b""
+    assert "the client speaks TLS, which the addresses of gregor.zookeeper.listeners do not" in caplog.text
+
+
 @pytest.mark.parametrize("address", ["http://127.0.0.1:0", "127.0.0.1:2181", "zookeeper://127.0.0.1:99999"])
 def test_malformed_listener_addresses_are_refused(address: str) -> None:
     with pytest.raises(ListenerError, match=r"gregor\.zookeeper\.listeners"):
