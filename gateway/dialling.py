@@ -14,16 +14,17 @@ import trio
 from ..broker.config import BrokerConfig, ConfigError
 from ..broker.config.gateway_keys import UPSTREAM_PREFIX
 from ..broker.config.table import SUPPORTED_KEYS
-from ..broker.server.tls_transport import TlsHandshakeError, TlsTransport
+from ..broker.server.tls_transport import TlsDisconnectedError, TlsHandshakeError, TlsTransport
 from ..broker.server.transport import WOULD_BLOCK, SocketTransport
 from ..client.config import ClientConfig
+from ..client.errors import AuthenticationFailedError, ConnectionLostError
 from ..client.errors import ConfigError as ClientConfigError
-from ..client.errors import ConnectionLostError
 from ..client.shared_properties import properties_for
 from ..client.wire.dialling import open_stream
 from ..client.wire.login import log_in
 from ..security.client_security import PLAINTEXT, ClientSecurity, is_security_key
 from ..security.errors import SecuritySettingError
+from ..security.tls import certificate_hint
 
 CLIENT_ID = "gregor-gateway"
 """The client id of the gateway's own requests; requests of clients keep theirs."""
@@ -68,7 +69,8 @@ def _instead(name: str) -> str:
 async def dial(host: str, port: int, config: ClientConfig, *, logs_in: bool) -> tuple[SocketTransport, float | None]:
     """Return the transport of a new connection, and the length of its SASL session in seconds, None if it has no end.
 
-    Without ``logs_in`` the exchange of a client is passed through later. Raises ConnectionLostError.
+    Without ``logs_in`` the exchange of a client is passed through later. Raises ConnectionLostError;
+    AuthenticationFailedError if the gateway refuses the broker's certificate, or the broker the gateway's login.
     """
     stream = await open_stream(host, port, replace(config, security=PLAINTEXT))
     assert isinstance(stream, trio.SocketStream)
@@ -87,7 +89,10 @@ async def dial(host: str, port: int, config: ClientConfig, *, logs_in: bool) -> 
                 session_s = await log_in(TransportStream(transport), config)
     except BaseException as error:
         connected.close() if transport is None else transport.close()
-        if isinstance(error, TlsHandshakeError | OSError | trio.TooSlowError):
+        if isinstance(error, TlsHandshakeError) and not isinstance(error, TlsDisconnectedError):
+            reason = f"{error}{certificate_hint(error.__cause__)}"
+            raise AuthenticationFailedError(f"SSL handshake with {host}:{port} failed: {reason}") from error
+        if isinstance(error, TlsDisconnectedError | OSError | trio.TooSlowError):
             raise ConnectionLostError(f"cannot connect to {host}:{port}: {error or type(error).__name__}") from error
         raise
     return transport, session_s

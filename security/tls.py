@@ -18,6 +18,8 @@ PROTOCOLS = {
     "TLSv1.2": ssl.TLSVersion.TLSv1_2,
     "TLSv1.3": ssl.TLSVersion.TLSv1_3,
 }
+OUT_OF_DATE_CODES = (9, 10)
+"""OpenSSL's codes for certificates that are not valid yet, or that have expired (X509_V_ERR_...)."""
 UNTRUSTED_CODES = (18, 19, 20, 21)
 """OpenSSL's codes for certificates whose chain does not end in a trusted one (X509_V_ERR_...)."""
 CLIENT_AUTHENTICATION = {
@@ -279,11 +281,14 @@ class TlsSettings:
         context.load_verify_locations(cadata=trusted)
 
 
-def untrusted_hint(error: ssl.SSLError) -> str:
-    """Return what to change for a certificate that no trusted one has signed, nothing for other errors."""
-    if getattr(error, "verify_code", 0) not in UNTRUSTED_CODES:
-        return ""
-    return "; set ssl.truststore.location to a file with the CA that signed the broker's certificate"
+def certificate_hint(error: BaseException | None) -> str:
+    """Return what to change for a broker's certificate that was refused, nothing for other errors."""
+    code = getattr(error, "verify_code", 0)
+    if code in UNTRUSTED_CODES:
+        return "; set ssl.truststore.location to a file with the CA that signed the broker's certificate"
+    if code in OUT_OF_DATE_CODES:
+        return "; renew the certificate in the broker's ssl.keystore.location, or correct the clock of this machine"
+    return ""
 
 
 def tls_refusal(error: BaseException | None) -> str | None:

@@ -51,7 +51,7 @@ class TlsSocket:
             except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError, ConnectionError) as error:
                 raise TlsDisconnectedError(str(error)) from None
             except ssl.SSLError as error:
-                raise TlsHandshakeError(getattr(error, "verify_message", "") or error.reason or str(error)) from None
+                raise TlsHandshakeError(getattr(error, "verify_message", "") or error.reason or str(error)) from error
             except (OSError, ValueError) as error:
                 raise TlsHandshakeError(getattr(error, "strerror", None) or str(error)) from None
             else:

@@ -9,7 +9,7 @@ from errno import errorcode
 
 import trio
 
-from ...security.tls import untrusted_hint
+from ...security.tls import certificate_hint
 from ..config import ClientConfig
 from ..errors import AuthenticationFailedError, ConnectionLostError
 
@@ -65,7 +65,7 @@ async def open_stream(host: str, port: int, config: ClientConfig) -> trio.abc.St
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(stream)
         if isinstance(failure, trio.BrokenResourceError) and isinstance(failure.__cause__, ssl.SSLError):
-            reason = _reason(failure, config) + untrusted_hint(failure.__cause__)
+            reason = _reason(failure, config) + certificate_hint(failure.__cause__)
             raise AuthenticationFailedError(f"SSL handshake with {host}:{port} failed: {reason}") from failure
         # A broker may advertise an invalid address: IDNA raises ValueError, an invalid port raises OverflowError.
         if isinstance(failure, OSError | trio.BrokenResourceError | trio.TooSlowError | ValueError | OverflowError):

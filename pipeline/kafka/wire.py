@@ -28,7 +28,7 @@ from ...protocol.spoken_versions import Negotiation, SpokenVersions
 from ...security.client_login import reauthentication_delay_s
 from ...security.client_security import PLAINTEXT, ClientSecurity, is_security_key
 from ...security.errors import SaslAuthenticationError, SecuritySettingError
-from ...security.tls import tls_refusal, untrusted_hint
+from ...security.tls import certificate_hint, tls_refusal
 from ..errors import OptionError
 from .answer_memory import AnswerMemory
 from .connector_options import DEFAULT_RETRY_INTERVAL_MS
@@ -103,7 +103,7 @@ class Wire:
                 self._socket = settings.security.tls_context.wrap_socket(self._socket, server_hostname=host)
         except ssl.SSLError as fault:
             self._socket.close()
-            reason = (getattr(fault, "verify_message", "") or fault.reason or "") + untrusted_hint(fault)
+            reason = (getattr(fault, "verify_message", "") or fault.reason or "") + certificate_hint(fault)
             raise AuthenticationFailedError(f"SSL handshake with {self.node} failed: {reason}") from fault
         except OSError as fault:
             raise ConnectionLostError(f"no Kafka broker answers at {self.node}: {fault}") from fault
