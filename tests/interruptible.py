@@ -1,10 +1,11 @@
-"""Processes that Ctrl-C ends, however the tests themselves were started."""
+"""Ctrl-C that ends processes and raises KeyboardInterrupt, however the tests themselves were started."""
 
 from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 
 def interruptible(command: Sequence[str], *, stdin: int, stdout: int | None = None) -> subprocess.Popen[bytes]:
@@ -19,3 +20,13 @@ def interruptible(command: Sequence[str], *, stdin: int, stdout: int | None = No
     finally:
         if before is not None:
             signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def raised_interrupts() -> Iterator[None]:
+    """Let SIGINT raise KeyboardInterrupt, also in a test run that a shell has started in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -16,7 +16,7 @@ from gregor import command_line
 from gregor.command_line.asking import run_client
 from tests.broker_process import BrokerProcess
 from tests.command_line.test_client_tools import run
-from tests.interruptible import interruptible
+from tests.interruptible import interruptible, raised_interrupts
 from tests.waiting import PATIENCE_S
 
 GREGOR = [sys.executable, "-m", "gregor.command_line"]
@@ -71,10 +71,8 @@ def test_ctrl_c_while_modules_are_imported_is_no_traceback(monkeypatch: pytest.M
 
 @pytest.fixture
 def usual_interrupts() -> Iterator[None]:
-    """Let SIGINT raise KeyboardInterrupt, also in a test run that a shell has started in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+    with raised_interrupts():
+        yield
 
 
 @pytest.mark.usefixtures("usual_interrupts")

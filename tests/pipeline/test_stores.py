@@ -28,6 +28,7 @@ from gregor.pipeline.filesystems.locations import location
 from gregor.pipeline.filesystems.remote_path import RemotePath
 from gregor.pipeline.filesystems.stores import StoreError
 from gregor.pipeline.hadoop_configuration import use_settings
+from tests.interruptible import raised_interrupts
 from tests.pipeline.s3_server import S3Server, s3_server
 
 
@@ -212,7 +213,7 @@ def test_an_interruption_does_not_wait_for_a_request_that_hangs(server: S3Server
         return "hang"
 
     server.fault = interrupt
-    with pytest.raises(KeyboardInterrupt):
+    with raised_interrupts(), pytest.raises(KeyboardInterrupt):
         path.read_bytes()
     server.released.set()
 
