@@ -1,4 +1,4 @@
-"""What Kafka 4 does with a client of the list of clients: it serves the client, or the client needs a change."""
+"""The verdicts on the clients of `gregor clients`: Kafka 4 serves the client, or the client needs a change."""
 
 from __future__ import annotations
 

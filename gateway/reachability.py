@@ -1,4 +1,4 @@
-"""What a gateway logs while no upstream broker answers: at once, once for each outage, and what to change."""
+"""Log lines of a gateway about upstream brokers that do not answer: one for each outage, with the keys to change."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..broker.server.client_connection import Address, ClientConnection
-from ..broker.server.parts import Answer
+from ..broker.server.parts import BUFFERS, Answer
 from ..protocol.apis import AnyApiKey
 from ..protocol.schema import Message
 from .addresses import Addresses, has_brokers, rewrite_brokers
@@ -72,7 +72,7 @@ class RewrittenAnswers:
         learn(response)
         state = self._state()
         parts = self._rewritten(key, version, found, response, client)
-        given = b"".join(part for part in parts if isinstance(part, bytes | bytearray | memoryview))
+        given = b"".join(part for part in parts if isinstance(part, BUFFERS))
         if len(found) <= MOST_KEPT_BYTES:
             self._kept.append(_Kept((key, version), place, body, given[CORRELATION_ID.size :], state))
         return [given]

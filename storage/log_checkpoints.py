@@ -1,4 +1,4 @@
-"""What Kafka's checkpoint files say of the logs in one log directory."""
+"""The contents of Kafka's checkpoint files for the logs in one log directory."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class BrokerProcess:
 
     @property
     def bootstrap(self) -> str:
-        """What clients want for ``bootstrap.servers``."""
+        """Return the address for ``bootstrap.servers`` of clients."""
         return f"{self.address[0]}:{self.address[1]}"
 
     @property

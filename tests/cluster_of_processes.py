@@ -52,7 +52,7 @@ class ClusterOfProcesses:
 
     @property
     def bootstrap(self) -> str:
-        """What clients want for ``bootstrap.servers``."""
+        """Return the address for ``bootstrap.servers`` of clients."""
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
     def wire(self, node_id: int) -> Wire:

@@ -1,4 +1,4 @@
-"""What the log says of a client that begins with TLS on a listener that expects requests without it."""
+"""The log line about a client that begins with TLS on a listener without TLS."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def archive_wave(options: WaveOptions, cluster: ClusterView, writer: ArchiveWrit
     facts = TopicFacts(ids, {name: len(topic.partitions) for name, topic in topics.items()})
     start, end = _bounds(options.plan, cluster, writer, topics)
     total = _amount(start, end)
-    # After the end is known: whoever wrote a record before the end had registered its schema before.
+    # After the end is known, as a producer registers a schema before it writes the first record with that schema.
     if total and writer.follow_schema():
         desk.say("the registry has another version of the schema: the table has its columns from now on")
     done: list[RangeReceipt] = []

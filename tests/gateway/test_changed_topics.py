@@ -1,4 +1,4 @@
-"""Topics that are deleted, made anew and enlarged behind a gateway of three brokers, under old producers and consumers.
+"""Topics that are deleted, re-created and enlarged behind a gateway of three brokers, under old clients.
 
 Clients may get Kafka's retriable errors for a while, and then the records of the present topic, never of the former.
 """

@@ -26,7 +26,7 @@ class Addressed(Protocol):
 
     @property
     def bootstrap(self) -> str:
-        """What clients want for ``bootstrap.servers``."""
+        """Return the address for ``bootstrap.servers`` of clients."""
 
 
 def make_topic(broker: Addressed, topic: str, partitions: int = 2) -> None:
