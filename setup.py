@@ -7,8 +7,9 @@ twenty to sixty times slower, and the wheel is tagged as pure. GREGOR_PURE_PYTHO
 With GREGOR_COMPILE_FOR=broker only the modules that a broker imports are compiled; those of clients and of the pipeline
 stay plain Python until the next build.
 
-Compiled modules are cached in build/compiled under a digest of their sources, flags and compiler, so that an
-installation compiles only modules that have changed.
+Compiled modules are cached in build/compiled under a digest of flags, compiler and the files from which each of them is
+compiled (its own, and .pxd and header files that these name), so that an installation compiles only modules that have
+changed.
 """
 
 import fcntl
@@ -53,14 +54,17 @@ SHARED_UTILITY = "gregor.protocol.records._cython_shared"
 """Cython's own code for memory views, which is compiled once here instead of once in each module."""
 GENERATED = Path("build/cython")
 COMPILED = Path("build/compiled")
-# -g0: debugging symbols of generated C are not needed, and take a quarter of the compile time.
-LOOP_COMPILE_ARGS = ["-O3", "-g0"]
+# -g0: debugging symbols of generated C are not needed, and take a quarter of the compile time. Modules that cimport a
+# header need not call all of its functions.
+LOOP_COMPILE_ARGS = ["-O3", "-g0", "-Wno-unused-function"]
 # The producer's modules, the largest, and the shared code have no loops over bytes. -O1 takes half as long, and the
 # producer was measured to be no slower.
-CALLING_COMPILE_ARGS = ["-O1", "-g0"]
+CALLING_COMPILE_ARGS = ["-O1", *LOOP_COMPILE_ARGS[1:]]
 CALLING_ROOMS = (Path("client/producer"),)
 OF_CLIENTS = re.compile(r"gregor\.client\..*|gregor\.protocol\.records\.(batching|client_records|columns|headers)_cy")
 """Names of modules that only clients and the pipeline import."""
+RELATIVE_CIMPORT = re.compile(r"^\s*from\s+(\.+)(\w[\w.]*)\s+cimport\s", re.MULTILINE)
+QUOTED_HEADER = re.compile(r"""^\s*(?:cdef extern from|#\s*include)\s+"([^"<>]+)\"""", re.MULTILINE)
 FEWEST_FOR_PROCESSES = 4
 """The fewest modules whose translation is worth the start of processes."""
 CYTHON_DIRECTIVES = {
@@ -132,6 +136,41 @@ def translators(module_count: int) -> int:
     # Other start methods would run this file again.
     multiprocessing.set_start_method("fork", force=True)
     return os.cpu_count() or 0
+
+
+def files_named_in(source: Path) -> Iterator[Path]:
+    """Yield the files of this checkout that a source names: .pxd files that it cimports, header files that it includes.
+
+    Headers are beside the file that names them or in protocol/records, the one folder that compilers search.
+    """
+    text = source.read_text(encoding="utf-8")
+    for dots, module in RELATIVE_CIMPORT.findall(text):
+        package = source.parents[len(dots) - 1]
+        yield package.joinpath(*module.split(".")).with_suffix(".pxd")
+    for header in QUOTED_HEADER.findall(text):
+        beside = source.with_name(header)
+        if beside.exists() or (RECORDS / header).exists():
+            yield beside if beside.exists() else RECORDS / header
+
+
+def sources_of(module: str) -> list[Path]:
+    """Return the files from which a module is compiled, sorted: its .py, and all that it and they name, transitively.
+
+    The shared code of Cython has none. Raises FileNotFoundError if its .pxd or one that is cimported does not exist.
+    """
+    if module == SHARED_UTILITY:
+        return []
+    own = Path(*module.split(".")[1:]).with_suffix(".py")
+    found = {own}
+    pending = [own, own.with_suffix(".pxd")]
+    if own.stem == CHECKSUMS:
+        pending.append(RECORDS / "crc_simd.c")
+    while pending:
+        source = pending.pop()
+        named = set(files_named_in(source)) - found
+        found |= {source, *named}
+        pending += named
+    return sorted(found)
 
 
 @contextmanager
@@ -235,11 +274,9 @@ class CompileChanged(build_ext):
 
         digest = hashlib.sha256(shlex.join([*self.compiler.compiler_so, *extension.extra_compile_args]).encode())
         digest.update(f"{cython_version} {CYTHON_DIRECTIVES}".encode())
-        own = [
-            path for room in ROOMS_WITH_COMPILED_MODULES for path in room.glob(f"{extension.name.split('.')[-1]}.py")
-        ]
-        shared = [path for room in ROOMS_WITH_COMPILED_MODULES for path in room.glob("*.pxd")]
-        for source in (*own, *sorted(shared), *sorted(RECORDS.glob("*.h")), RECORDS / "crc_simd.c"):
+        for source in sources_of(extension.name):
+            # A .pxd that moves changes what its own cimports refer to.
+            digest.update(f"{source} {source.stat().st_size}\n".encode())
             digest.update(source.read_bytes())
         return COMPILED / f"{extension.name}-{digest.hexdigest()[:16]}{sysconfig.get_config_var('EXT_SUFFIX')}"
 

@@ -1,11 +1,14 @@
 """Builds: wheels whose tags are right about compiled modules, and modules that are compiled once."""
 
 import os
+import re
+import runpy
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -57,6 +60,16 @@ def build_wheel(checkout: Path, **environment: str) -> tuple[Path, str]:
     return wheel, written
 
 
+@pytest.fixture
+def sources_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], set[str]]:
+    """Return a function that names the files from which setup.py compiles a module of this checkout."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("GREGOR_PURE_PYTHON", "1")
+    monkeypatch.setattr("setuptools.setup", lambda **_: None)
+    found = runpy.run_path("setup.py")["sources_of"]
+    return lambda module: {str(path) for path in found(module)}
+
+
 def compiled_modules(wheel: Path) -> list[str]:
     with ZipFile(wheel) as archive:
         return [name for name in archive.namelist() if name.endswith(EXT_SUFFIX)]
@@ -74,6 +87,10 @@ def compiled_sources() -> list[Path]:
         "storage/log",
     )
     return [path for room in rooms for path in (ROOT / room).glob("*_cy.py")]
+
+
+def modules_without_suffix() -> list[Path]:
+    return [source.relative_to(ROOT).with_suffix("") for source in compiled_sources()]
 
 
 def is_compiled(source: Path) -> bool:
@@ -127,6 +144,38 @@ def test_a_wheel_with_compiled_modules_is_tagged_binary_and_compiles_only_what_c
     wheel, written = build_wheel(checkout)
     assert "compiled 1 of 1: gregor.protocol.records.murmur2_cy" in written
     assert len(compiled_modules(wheel)) == len(sources) + 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "compiled_again", "kept"),
+    [
+        ("protocol/records/walk_cy.py", "protocol.records.walk_cy", "protocol.records.plain_batch_cy"),
+        ("protocol/records/walk_cy.pxd", "protocol.records.plain_batch_cy", "protocol.records.kernel_cy"),
+        ("protocol/records/varint.pxd", "broker.api.plain_lane_cy", "protocol.plain_produce_cy"),
+        ("protocol/records/lz_matches.h", "broker.server.bulk_answer_cy", "protocol.records.kernel_cy"),
+        ("protocol/records/crc_simd.c", "protocol.records.crc_cy", "protocol.records.kernel_cy"),
+        ("protocol/records/crc_simd.h", "protocol.records.kernel_cy", "protocol.records.murmur2_cy"),
+        ("storage/log/file_reads.pxd", "broker.server.bulk_chunk_cy", "storage.log.appendable_log_cy"),
+    ],
+)
+def test_a_change_compiles_the_modules_that_contain_the_file_and_no_others(
+    sources_of: Callable[[str], set[str]], changed: str, compiled_again: str, kept: str
+) -> None:
+    assert changed in sources_of(f"gregor.{compiled_again}")
+    assert changed not in sources_of(f"gregor.{kept}")
+
+
+def test_setup_understands_each_cimport_and_each_included_file(sources_of: Callable[[str], set[str]]) -> None:
+    named = set().union(*(sources_of(".".join(("gregor", *path.parts))) for path in modules_without_suffix()))
+    for room in {path.parent for path in compiled_sources()}:
+        assert {str(path.relative_to(ROOT)) for path in room.iterdir() if path.suffix in {".pxd", ".h"}} <= named
+    for path in map(ROOT.joinpath, named):
+        for line in re.findall(r"^.*\bcimport\b.*$", path.read_text(), re.MULTILINE):
+            words = line.split()
+            if words[0] == "#" or words[:2] == ["cimport", "cython"] or words[1].startswith(("libc.", "cpython.")):
+                continue
+            assert re.match(r"from \.+\w", line), f"setup.py does not understand {line!r} in {path}"
+        assert not re.search(r"^\s*include\s", path.read_text(), re.MULTILINE), f"setup.py does not follow it: {path}"
 
 
 def test_a_build_for_a_broker_leaves_modules_of_clients_for_the_next_build(checkout: Path) -> None:
