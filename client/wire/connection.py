@@ -88,14 +88,18 @@ class Connection:
         pending requests.
         """
         has_started = False
+        session_s = None
         try:
             if self.config.security.uses_sasl:
-                self._begin_session(await log_in(self._stream, self.config))
+                session_s = await log_in(self._stream, self.config)
+            logged_in_at = trio.current_time()
             async with trio.open_nursery() as nursery:
                 self._lifetime = nursery.cancel_scope
                 nursery.start_soon(self._read_answers)
                 nursery.start_soon(self._write_requests)
                 await self._negotiate()
+                # Not before: a client cannot authenticate again whose broker's versions are unknown to it.
+                self._begin_session(session_s, logged_in_at)
                 task_status.started()
                 has_started = True
         except* AuthenticationFailedError as group:
@@ -134,8 +138,8 @@ class Connection:
 
     # --- sessions (KIP-368) ---
 
-    def _begin_session(self, length_s: float | None) -> None:
-        self._authenticates_at = trio.current_time() + reauthentication_delay_s(length_s, self._random)
+    def _begin_session(self, length_s: float | None, logged_in_at: float) -> None:
+        self._authenticates_at = logged_in_at + reauthentication_delay_s(length_s, self._random)
 
     async def _authenticate_again(self) -> None:
         """Log in on the live connection, before what waits to be written, and after what was written before.
@@ -152,7 +156,7 @@ class Connection:
                 await login.prepare(body, trio.to_thread.run_sync)
                 message, version = requests.send(body)
         except StopIteration as end:
-            self._begin_session(end.value)
+            self._begin_session(end.value, trio.current_time())
         except (SaslAuthenticationError, BrokerError) as failure:
             logger.warning("%s: cannot authenticate again: %s", self.node, failure)
             self.close(f"cannot authenticate again: {failure}")

@@ -109,9 +109,11 @@ class Wire:
             raise ConnectionLostError(f"no Kafka broker answers at {self.node}: {fault}") from fault
         self._incoming = cast(BufferedReader, self._socket.makefile("rb", READ_AHEAD_BYTES))
         try:
-            if settings.security.uses_sasl:
-                self._log_in(settings.security)
+            session_s = self._log_in(settings.security) if settings.security.uses_sasl else None
+            logged_in_at = time.monotonic()
             self._negotiate()
+            # Not before: a client cannot authenticate again whose broker's versions are unknown to it.
+            self._begin_session(session_s, logged_in_at)
         except DecodeError as fault:
             raise self._malformed(fault) from fault
         except BaseException:
@@ -209,8 +211,11 @@ class Wire:
             raise ConnectionLostError(f"{self.node}: the broker closed the connection")
         return frame
 
-    def _log_in(self, security: ClientSecurity) -> None:
-        """Log in by SASL. Raises AuthenticationFailedError with the broker's reason, DecodeError."""
+    def _log_in(self, security: ClientSecurity) -> float | None:
+        """Log in by SASL and return the length of the session in seconds, None if it has no end.
+
+        Raises AuthenticationFailedError with the broker's reason, DecodeError.
+        """
         try:
             login = security.client_login(self._settings.client_id)
             steps = login.steps()
@@ -220,13 +225,14 @@ class Wire:
                 size = login.frame_size(bytes(self._read_exactly(LENGTH.size)))
                 data = steps.send(memoryview(bytes(self._read_exactly(size))))
         except StopIteration as end:
-            self._begin_session(end.value)
+            session_s: float | None = end.value
+            return session_s
         except (SaslAuthenticationError, BrokerError) as failure:
             raise AuthenticationFailedError(f"{self.node}: {failure}") from None
 
-    def _begin_session(self, length_s: float | None) -> None:
+    def _begin_session(self, length_s: float | None, logged_in_at: float) -> None:
         if length_s is not None:
-            self._authenticates_at = time.monotonic() + reauthentication_delay_s(length_s, Random())
+            self._authenticates_at = logged_in_at + reauthentication_delay_s(length_s, Random())
 
     def _keep_session(self) -> None:
         """Log in again on the live connection if the session ends soon (KIP-368).
@@ -256,7 +262,7 @@ class Wire:
                 assert body is not None
                 message, version = requests.send(body)
         except StopIteration as end:
-            self._begin_session(end.value)
+            self._begin_session(end.value, time.monotonic())
 
     def _negotiate(self) -> None:
         negotiation = Negotiation()

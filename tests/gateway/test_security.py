@@ -25,6 +25,7 @@ from gregor.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from gregor.protocol.records import v1
 from gregor.security.password import Password
 from gregor.security.scram import ScramClient
+from tests.broker.authentication.quick_sessions import LONG_SESSIONS, each_request_logs_in_again
 from tests.certificates import as_pem, authority, broker_identity, written
 from tests.gateway.kafka_4 import GatewayAndBroker, gateway_before_kafka_4
 from tests.gateway.test_old_versions import fetch, message_set, new_topic, produce, records_of
@@ -71,20 +72,25 @@ def test_a_gateway_logs_in_for_its_clients(own_login: GatewayAndBroker) -> None:
         round_trip(wire)
 
 
-def test_upstream_connections_are_reauthenticated_without_a_reconnect(tmp_path: Path) -> None:
+def test_upstream_connections_are_reauthenticated_without_a_reconnect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The gateway authenticates again on the connection of a client, which sees nothing of it (KIP-368)."""
-    short = {**BROKER, "connections.max.reauth.ms": "1300"}
-    with gateway_before_kafka_4(tmp_path, OWN_LOGIN, short) as pair, Wire(pair.address) as wire:
+    each_request_logs_in_again(monkeypatch)
+    with gateway_before_kafka_4(tmp_path, OWN_LOGIN, {**BROKER, **LONG_SESSIONS}) as pair, Wire(pair.address) as wire:
         round_trip(wire)
         links = [link for session in pair.gateway.sessions._sessions.values() for link in session._links.values()]
         assert links
+        (listener,) = pair.broker.services.serving.activity.values()
         for _ in range(4):
-            time.sleep(0.8)
+            before = listener.successful_reauthentication.total
             # A request without a task, one with a task, and a stream.
             assert wire.ask(ApiKey.LIST_GROUPS, 0, ListGroupsRequest()).error_code == ErrorCode.NONE
             round_trip(wire)
+            assert listener.successful_reauthentication.total >= before + 3
         kept = [link for session in pair.gateway.sessions._sessions.values() for link in session._links.values()]
         assert kept == links
+        assert listener.failed_reauthentication.total == 0
 
 
 def test_clients_are_disconnected_if_the_gateway_cannot_log_in_upstream(

@@ -24,6 +24,7 @@ from gregor.protocol.framing import LENGTH
 from gregor.security.password import HIDDEN
 from tests.broker.authentication.secured_broker import OAUTH_MODULE, PLAIN_MODULE, SCRAM_MODULE, SecuredBroker
 from tests.certificates import as_pem, client_identity, made, other_authority, written
+from tests.waiting import PATIENCE_S
 
 ANY_NAMES = {"ssl.allow.dn.changes": "true", "ssl.allow.san.changes": "true"}
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -201,7 +202,7 @@ async def raw(secured: SecuredBroker, listener: str, *frames: bytes) -> bytes:
     async with stream:
         try:
             await stream.send_all(b"".join(LENGTH.pack(len(frame)) + frame for frame in frames))
-            with trio.fail_after(10):
+            with trio.fail_after(PATIENCE_S):
                 while data := await stream.receive_some():
                     answer += data
         except (trio.BrokenResourceError, OSError):
@@ -267,7 +268,7 @@ async def test_a_frame_before_the_login_has_a_small_limit(secured: SecuredBroker
     stream = await trio.open_tcp_stream("127.0.0.1", secured.port("SASL_PLAINTEXT"))
     async with stream:
         await stream.send_all(LENGTH.pack(524_289))
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             assert await stream.receive_some() == b""
 
 
@@ -306,7 +307,7 @@ async def test_the_oldest_unauthenticated_connections_are_closed_at_the_limit(
     silent = [await trio.open_tcp_stream("127.0.0.1", secured.port(listener)) for _ in range(40)]
     async with secured.admin(listener, **secured.client(listener)) as admin:
         assert (await admin.describe_cluster()).controller_id == 1
-    with trio.fail_after(10):
+    with trio.fail_after(PATIENCE_S):
         assert await silent[0].receive_some() == b""
     for stream in silent:
         await trio.aclose_forcefully(stream)

@@ -21,11 +21,12 @@ from gregor.client.wire.connection import Connection
 from gregor.pipeline.kafka.wire import Wire, WireSettings
 from gregor.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from gregor.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.broker.authentication.quick_sessions import LONG_SESSIONS, each_request_logs_in_again
 from tests.broker.authentication.secured_broker import SCRAM_MODULE, SecuredBroker
 
 LONG = pytest.mark.parametrize("properties", [{"connections.max.reauth.ms": "3000"}])
-SHORT = pytest.mark.parametrize("properties", [{"connections.max.reauth.ms": "1300"}])
-"""The sessions of a client in a thread, whose clock does not jump."""
+EACH_REQUEST = pytest.mark.parametrize("properties", [LONG_SESSIONS])
+"""The sessions of tests whose clock does not jump, and whose clients log in again before each request."""
 
 SCRAM = {
     "sasl_mechanism": "SCRAM-SHA-256",
@@ -113,10 +114,11 @@ def unsecured(subject: str) -> str:
     return ".".join([*parts, ""])
 
 
-@SHORT
+@EACH_REQUEST
 async def test_reauthentication_as_another_principal_is_refused_and_a_new_connection_works(
-    secured: SecuredBroker, caplog: pytest.LogCaptureFixture
+    secured: SecuredBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    each_request_logs_in_again(monkeypatch)
     subjects: Iterator[str] = iter(["olga", "otto", "otto"])
     config = AdminConfig.from_properties(
         {
@@ -128,7 +130,6 @@ async def test_reauthentication_as_another_principal_is_refused_and_a_new_connec
     connection: Connection = await secured.connect("SASL_PLAINTEXT", config)
     async with trio.open_nursery() as nursery:
         await nursery.start(connection.run)
-        await trio.sleep(1.3)
         # The first token is still valid; a client that has lost it asks for another.
         vars(config.security).pop("_tokens")
         with pytest.raises(ConnectionLostError, match=r"Cannot change principals .* from User:olga: User:otto"):
@@ -141,9 +142,10 @@ async def test_reauthentication_as_another_principal_is_refused_and_a_new_connec
         nursery.cancel_scope.cancel()
 
 
-@SHORT
-async def test_the_blocking_client_logs_in_again(secured: SecuredBroker) -> None:
+@EACH_REQUEST
+async def test_the_blocking_client_logs_in_again(secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request ahead keeps its answer."""
+    each_request_logs_in_again(monkeypatch)
     options = {f"kafka.{name.replace('_', '.')}": text for name, text in secured.client("SASL_SSL", **SCRAM).items()}
     settings = WireSettings.from_options({**options, "kafka.bootstrap.servers": secured.address("SASL_SSL")})
 
@@ -152,7 +154,6 @@ async def test_the_blocking_client_logs_in_again(secured: SecuredBroker) -> None
         nodes = []
         wire.send(MetadataRequest(), version=1)
         for _ in range(8):
-            time.sleep(0.5)
             wire.send(MetadataRequest(), version=5)
             nodes.append(wire.receive(MetadataResponse).brokers[0].node_id)
         nodes.append(wire.receive(MetadataResponse).brokers[0].node_id)
@@ -160,3 +161,4 @@ async def test_the_blocking_client_logs_in_again(secured: SecuredBroker) -> None
         return nodes
 
     assert await trio.to_thread.run_sync(ask) == [1] * 9
+    assert secured.broker.services.serving.activity["SASL_SSL"].successful_reauthentication.total >= 8

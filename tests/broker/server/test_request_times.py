@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import socket
-import time
 from typing import Any
 
+import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from gregor.broker.server import request_times
 from gregor.broker.server.client_connection import ClientConnection
 from gregor.broker.server.connection import Connection
 from gregor.broker.server.outcome import Outcome
@@ -23,9 +24,26 @@ WAIT_S = 0.02
 WAIT_MS = WAIT_S * 1000
 
 
-def wait() -> None:
-    """Wait as a handler does that keeps the event loop."""
-    time.sleep(WAIT_S)
+class Clock:
+    """A clock in seconds that stands still but for `wait`, so that no pause of a busy machine counts as a wait."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def wait(self) -> None:
+        """Wait as a handler does that keeps the event loop."""
+        self.now_s += WAIT_S
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Provide the clock by which requests are measured."""
+    clock = Clock()
+    monkeypatch.setattr(request_times, "perf_counter", clock)
+    return clock
 
 
 class Responder:
@@ -33,8 +51,9 @@ class Responder:
 
     plain_lane = None
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.late: list[Pending[Any]] = []
+        self._clock = clock
 
     def is_pipelined(self, frame: memoryview, client: ClientConnection) -> bool:
         return True
@@ -49,22 +68,22 @@ class Responder:
             case b"task":
                 return self._in_task()
             case b"slow":
-                wait()
+                self._clock.wait()
         return [b"answer"]
 
     async def _in_task(self) -> Answer | None:
         await trio.lowlevel.checkpoint()
-        wait()
+        self._clock.wait()
         return [b"answer"]
 
 
 class Peer:
     """The client's end of a timed connection."""
 
-    def __init__(self, nursery: trio.Nursery, *, is_follower: bool = False) -> None:
+    def __init__(self, nursery: trio.Nursery, clock: Clock, *, is_follower: bool = False) -> None:
         here, there = socket.socketpair()
         self.stream = trio.SocketStream(trio.socket.from_stdlib_socket(here))
-        self.responder, self.times = Responder(), RequestTimes()
+        self.responder, self.times = Responder(clock), RequestTimes()
         client = ClientConnection(
             ("peer", 1), ("here", 2), "PLAINTEXT", "test-0", trio.Event(), is_follower=is_follower
         )
@@ -92,8 +111,10 @@ def longest(found: StepTimes) -> dict[str, float]:
     return {name: found.sorted_samples(step)[-1] for step, name in enumerate(STEPS)}
 
 
-async def test_each_request_is_measured_once_in_whatever_way_it_is_answered(nursery: trio.Nursery) -> None:
-    peer = Peer(nursery)
+async def test_each_request_is_measured_once_in_whatever_way_it_is_answered(
+    nursery: trio.Nursery, clock: Clock
+) -> None:
+    peer = Peer(nursery, clock)
     await peer.send(
         (ApiKey.PRODUCE, b"late"),
         (ApiKey.PRODUCE, b"silent"),
@@ -111,33 +132,33 @@ async def test_each_request_is_measured_once_in_whatever_way_it_is_answered(nurs
     await peer.stream.aclose()
 
 
-async def test_each_wait_counts_for_its_step(nursery: trio.Nursery) -> None:
-    peer = Peer(nursery)
+async def test_each_wait_counts_for_its_step(nursery: trio.Nursery, clock: Clock) -> None:
+    peer = Peer(nursery, clock)
     await peer.send((ApiKey.METADATA, b"slow"), (ApiKey.FIND_COORDINATOR, b"now"))
-    assert peer.steps(ApiKey.METADATA)["LocalTimeMs"] >= WAIT_MS
-    assert peer.steps(ApiKey.FIND_COORDINATOR)["RequestQueueTimeMs"] >= WAIT_MS
-    assert peer.steps(ApiKey.FIND_COORDINATOR)["LocalTimeMs"] < WAIT_MS
+    assert peer.steps(ApiKey.METADATA)["LocalTimeMs"] == pytest.approx(WAIT_MS)
+    assert peer.steps(ApiKey.FIND_COORDINATOR)["RequestQueueTimeMs"] == pytest.approx(WAIT_MS)
+    assert peer.steps(ApiKey.FIND_COORDINATOR)["LocalTimeMs"] == 0
     await peer.send((ApiKey.LIST_OFFSETS, b"task"))
-    assert peer.steps(ApiKey.LIST_OFFSETS)["LocalTimeMs"] >= WAIT_MS
+    assert peer.steps(ApiKey.LIST_OFFSETS)["LocalTimeMs"] == pytest.approx(WAIT_MS)
     await peer.send((ApiKey.PRODUCE, b"late"), (ApiKey.HEARTBEAT, b"late"))
     first, second = peer.responder.late
     second.complete([b"answer"])
-    wait()
+    clock.wait()
     first.complete([b"answer"])
     await wait_all_tasks_blocked()
-    assert peer.steps(ApiKey.PRODUCE)["RemoteTimeMs"] >= WAIT_MS
-    assert peer.steps(ApiKey.HEARTBEAT)["ResponseQueueTimeMs"] >= WAIT_MS
+    assert peer.steps(ApiKey.PRODUCE)["RemoteTimeMs"] == pytest.approx(WAIT_MS)
+    assert peer.steps(ApiKey.HEARTBEAT)["ResponseQueueTimeMs"] == pytest.approx(WAIT_MS)
     for key in (ApiKey.PRODUCE, ApiKey.HEARTBEAT):
-        assert peer.steps(key)["TotalTimeMs"] >= WAIT_MS
+        assert peer.steps(key)["TotalTimeMs"] == pytest.approx(WAIT_MS)
     await peer.stream.aclose()
 
 
-async def test_fetches_of_followers_and_of_consumers_are_told_apart(nursery: trio.Nursery) -> None:
+async def test_fetches_of_followers_and_of_consumers_are_told_apart(nursery: trio.Nursery, clock: Clock) -> None:
     for is_follower, expected in (
         (False, {"FetchConsumer": 1, "FetchFollower": 0}),
         (True, {"FetchConsumer": 0, "FetchFollower": 1}),
     ):
-        peer = Peer(nursery, is_follower=is_follower)
+        peer = Peer(nursery, clock, is_follower=is_follower)
         await peer.send((ApiKey.FETCH, b"now"))
         assert {name: found.count for name, found in peer.times.fetches()} == expected
         assert peer.counts() == {ApiKey.FETCH: 1}
