@@ -56,7 +56,9 @@ class ClusterOfProcesses:
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
     def wire(self, node_id: int) -> Wire:
-        """Return a connection to one broker."""
+        """Return a connection to one broker. Raises ConnectionError for -1, the leader of a partition without one."""
+        if node_id not in self.brokers:
+            raise ConnectionError(f"there is no broker {node_id}")
         return Wire(self.brokers[node_id].address)
 
     def metadata(self, node_id: int, *topics: str) -> MetadataResponse:

@@ -45,6 +45,7 @@ async def test_waiting_for_records_counts_as_polling(
     lost: list[AnyTopicPartition] = []
     is_assigned = trio.Event()
     found: list[int] = []
+    lost_before: list[AnyTopicPartition] = []
     config: dict[str, Any] = {
         "group_id": f"g-{topic}",
         "group_protocol": protocol,
@@ -64,6 +65,8 @@ async def test_waiting_for_records_counts_as_polling(
 
         async def wait() -> None:
             found.append(await wait_for_offset(consumer))
+            # From now on nobody polls: while the clients are closed the consumer may rightly lose its partitions.
+            lost_before.extend(lost)
 
         with trio.fail_after(PATIENCE_S):
             async with trio.open_nursery() as nursery:
@@ -73,7 +76,7 @@ async def test_waiting_for_records_counts_as_polling(
                 await trio.sleep(4 * MAX_POLL_INTERVAL_MS / 1000)
                 assert consumer.assignment() == [(topic, 0)]
                 await producer.send(topic, b"late")
-    assert (found, lost) == ([0], [])
+    assert (found, lost_before) == ([0], [])
 
 
 @pytest.mark.parametrize("take", [_iterate, _poll])
