@@ -2,15 +2,13 @@
 
 Python keeps the bytecode of modules in `__pycache__`, but not that of the methods which dataclasses, attrs and named
 tuples generate as text: parsing and compiling these texts would be a quarter of a start. A file beside the bytecode of
-this module keeps them under their texts, so that a changed class finds no outdated bytecode.
+this program keeps them under their texts, so that a changed class finds no outdated bytecode.
 """
 
 from __future__ import annotations
 
 import collections
-import dataclasses
 import marshal
-import os
 import re
 import sys
 import typing
@@ -21,14 +19,16 @@ from importlib.machinery import PathFinder
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from . import kept_files
+
 if TYPE_CHECKING:
     from importlib.abc import Loader
 
-GENERATORS: tuple[ModuleType, ...] = (collections, dataclasses, typing)
+GENERATORS: tuple[ModuleType, ...] = (collections, typing)
 """Modules of Python that compile texts which they generate: methods, and annotations of named tuples."""
 
-GENERATORS_TO_COME = frozenset({"attr._make", f"{__package__.partition('.')[0]}.protocol.schema"})
-"""Modules that do so, imported later: that of attrs, for the classes of trio, and that of declared messages."""
+GENERATORS_TO_COME = frozenset({"dataclasses", "attr._make", f"{__package__.partition('.')[0]}.protocol.schema"})
+"""Modules that do so, imported later; the last two are that of attrs, for the classes of trio, and that of messages."""
 
 NUMBER_OF_CLASS = re.compile(r"(?<=hash\(\()\s*-?\d+(?=,)")
 """The number in each method `__hash__` of attrs: the hash of the class's name, another one in each process."""
@@ -117,8 +117,8 @@ def kept_bytecode(imports: str) -> Iterator[None]:
     The file holds what the last imports used. Where it cannot be written, all texts are compiled at each start; a
     damaged file is replaced.
     """
-    path = _path(imports)
-    code = KeptCode(_read(path))
+    path = kept_files.path_of(imports)
+    code = KeptCode(_known(kept_files.read(path)))
     finder = OfferingFinder(GENERATORS_TO_COME, code)
     sys.meta_path.insert(0, finder)
     for module in _generators():
@@ -131,7 +131,7 @@ def kept_bytecode(imports: str) -> Iterator[None]:
             for name in ("compile", "exec", "eval"):
                 vars(module).pop(name, None)
     if code.compiled_count and path is not None and not sys.dont_write_bytecode:
-        _write(path, code.used)
+        kept_files.write(path, marshal.dumps(code.used))
 
 
 def _generators() -> Iterator[ModuleType]:
@@ -141,30 +141,9 @@ def _generators() -> Iterator[ModuleType]:
             yield module
 
 
-def _path(imports: str) -> str | None:
-    """Return the path of a file beside this module's bytecode; None if Python keeps no bytecode of this module."""
-    bytecode = None if __spec__ is None else __spec__.cached
-    return None if bytecode is None else f"{bytecode.removesuffix('.pyc')}.{imports}"
-
-
-def _read(path: str | None) -> Mapping[CodeKey, CodeType]:
-    with suppress(OSError, EOFError, ValueError, TypeError):
-        if path is not None:
-            with open(path, "rb") as file:
-                kept = marshal.loads(file.read())  # noqa: S302 (trusted as much as the bytecode beside it)
-            if isinstance(kept, dict):
-                return kept
+def _known(content: bytes) -> Mapping[CodeKey, CodeType]:
+    with suppress(EOFError, ValueError, TypeError):
+        kept = marshal.loads(content)  # noqa: S302 (trusted as much as the bytecode beside it)
+        if isinstance(kept, dict):
+            return kept
     return {}
-
-
-def _write(path: str, used: dict[CodeKey, CodeType]) -> None:
-    unfinished = f"{path}.{os.getpid()}"
-    with suppress(OSError):
-        try:
-            with open(unfinished, "xb") as file:
-                file.write(marshal.dumps(used))
-            os.replace(unfinished, path)
-        except OSError:
-            with suppress(OSError):
-                os.unlink(unfinished)
-            raise

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from .generated_code import kept_bytecode
+from .kept_modules import kept_modules
 
 if TYPE_CHECKING:
     from importlib.abc import Loader
@@ -32,6 +33,7 @@ DEFERRED = frozenset(
         "snappy",
         "ssl",
         "subprocess",
+        "tokenize",
         "traceback",
         "zstandard",
     }
@@ -115,9 +117,10 @@ def lean_imports(imports: str) -> Iterator[None]:
     """
     gc.disable()
     finder = DeferringFinder(DEFERRED)
-    sys.meta_path.insert(0, finder)
     try:
-        with _thread_library_known(), kept_bytecode(imports):
+        # The last finder on sys.meta_path is asked first.
+        with _thread_library_known(), kept_modules(imports), kept_bytecode(imports):
+            sys.meta_path.insert(0, finder)
             yield
     finally:
         sys.meta_path.remove(finder)

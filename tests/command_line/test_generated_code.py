@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from gregor.command_line import generated_code
+from gregor.command_line import generated_code, kept_files
 from gregor.command_line.generated_code import kept_bytecode
 
 SUBJECT = """
@@ -47,7 +47,7 @@ class Defined:
 def subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The source of a module `generated_subject`; kept bytecode is in the same folder."""
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(generated_code, "_path", lambda imports: str(tmp_path / imports))
+    monkeypatch.setattr(kept_files, "path_of", lambda imports: str(tmp_path / imports))
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     source = tmp_path / "generated_subject.py"
     source.write_text(SUBJECT)
@@ -109,9 +109,9 @@ def test_a_damaged_file_is_replaced(subject: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_imports_work_where_no_file_can_be_written(subject: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generated_code, "_path", lambda imports: str(subject.parent / "missing" / imports))
+    monkeypatch.setattr(kept_files, "path_of", lambda imports: str(subject.parent / "missing" / imports))
     check_behaviour(import_subject())
-    monkeypatch.setattr(generated_code, "_path", lambda imports: None)
+    monkeypatch.setattr(kept_files, "path_of", lambda imports: None)
     check_behaviour(import_subject())
 
 
@@ -133,7 +133,7 @@ def test_python_s_own_functions_are_back_after_a_failed_import(subject: Path) ->
 def test_attrs_is_offered_kept_bytecode_before_it_runs(tmp_path: Path) -> None:
     program = (
         "from gregor.command_line import generated_code\n"
-        f"generated_code._path = lambda imports: {str(tmp_path / 'attrs')!r}\n"
+        f"generated_code.kept_files.path_of = lambda imports: {str(tmp_path / 'attrs')!r}\n"
         "with generated_code.kept_bytecode('attrs'): import attr\n"
         "import inspect; assert 'def _compile_and_eval' in inspect.getsource(attr._make)\n"
         "assert 'compile' not in vars(attr._make)\n"
@@ -161,9 +161,10 @@ def test_classes_of_attrs_are_kept_although_each_process_hashes_their_names_anew
     (tmp_path / "hashed_subject.py").write_text(HASHED)
     program = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from gregor.command_line import generated_code\n"
-        f"generated_code._path = lambda imports: {str(tmp_path / 'attrs')!r}\n"
+        f"generated_code.kept_files.path_of = lambda imports: {str(tmp_path / 'attrs')!r}\n"
         "def write(*_):\n    print('written')\n    write_file(*_)\n"
-        "write_file, generated_code._write = generated_code._write, write\n"
+        "kept_files = generated_code.kept_files\n"
+        "write_file, kept_files.write = kept_files.write, write\n"
         "with generated_code.kept_bytecode('attrs'): from hashed_subject import First, Second\n"
         "assert hash(First(1)) == hash(First(1)) != hash(First(2))\n"
         "assert hash(First(1)) != hash(Second(1)) and First(1) != Second(1)\n"
