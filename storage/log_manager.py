@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 
 from ..protocol.errors import BrokerError
 from ..protocol.topic_partition import TopicPartition
@@ -22,14 +20,13 @@ from .disk.files import Files, OsFiles
 from .disk.log_directories import LogDirectories, unusable
 from .disk.log_directory import LogDirectory, StorageUnavailableError, UnopenedLog
 from .disk.open_files import OpenFiles
-from .log.head_space import due_reclaiming
-from .log.log_config import LONG_MAX, LogConfig
+from .log.log_config import LogConfig
 from .log.partition_log import PartitionLog
-from .log.retention import apply_retention
-from .log.segment import SegmentDamagedError
 from .log_checkpoints import high_watermarks, write_recovery_points
+from .log_maintenance import LogMaintenance
 from .log_move import LogMove
 from .many_logs import for_many
+from .open_logs import OpenLogs
 from .producers.producer_state import PRODUCER_ID_EXPIRATION_MS
 
 __all__ = ["LogManager", "StorageUnavailableError"]
@@ -40,12 +37,10 @@ MOVE_FLUSH_MS = 1000
 """The interval between flushes of a log that is copied to another directory, so that the last flush is short."""
 
 ConfigOf = Callable[[str], LogConfig]
-Slow = Callable[[], None]
-"""Work that waits for the disk."""
 
 
 class LogManager:
-    """A registry that finds, opens, creates and deletes partition logs, and writes Kafka's checkpoint files.
+    """A registry that finds, opens, creates, moves and deletes partition logs, and writes Kafka's checkpoint files.
 
     Logs that are not in the metadata (a directory copied from a Kafka broker) are opened like all others: see
     `partitions`, and `PartitionLog.topic_id` for their topic ids.
@@ -71,15 +66,14 @@ class LogManager:
         self.first_cluster_id = first_cluster_id
         """The cluster id for directories that belong to no cluster yet; None generates one."""
         self._clock = clock
-        self.producer_id_expiration_ms = producer_id_expiration_ms
         self._directories = LogDirectories(OsFiles() if files is None else files, log_dirs)
         self._files = self._directories.files
         self._pool = OpenFiles(self._files, max_open_files)
         self._cleaner = LogCleaner(self._files, clock)
-        self._logs: dict[TopicPartition, PartitionLog] = {}
-        self._homes: dict[TopicPartition, LogDirectory] = {}
+        self._logs = OpenLogs()
+        self.maintenance = LogMaintenance(self._logs, self._directories, producer_id_expiration_ms)
+        """The periodic work on the logs, apart from compaction."""
         self._moves: dict[TopicPartition, LogMove] = {}
-        self._deleted: list[tuple[int, str]] = []
         self._recovery_points: dict[TopicPartition, int] = {}
         """The values of the checkpoints when the directories were opened."""
         self._high_watermarks: dict[TopicPartition, int] = {}
@@ -118,8 +112,8 @@ class LogManager:
         self._high_watermarks.update(directory.read_checkpoint(paths.REPLICATION_CHECKPOINT))
         self._cleaner.add_directory(directory)
         for name in sorted(directory.partitions()):
-            if name in self._logs:
-                logger.error("%s is also in %s: ignored", directory.partition_path(name), self._homes[name].path)
+            if (home := self._logs.directory_of(name)) is not None:
+                logger.error("%s is also in %s: ignored", directory.partition_path(name), home.path)
                 continue
             directory.unopened[name] = UnopenedLog(
                 max(recovery_points.get(name, 0), 0),
@@ -130,7 +124,8 @@ class LogManager:
                 self._open_log(directory, name, config_of(name.topic) if config_of else self.defaults)
             except (OSError, BrokerError) as fault:
                 logger.error("%s cannot be opened: %s", directory.partition_path(name), fault)
-        self._deleted.extend((0, path) for path in directory.removable())
+        for path in directory.removable():
+            self.maintenance.remove_later(path, 0)
 
     def _open_log(
         self, directory: LogDirectory, name: TopicPartition, config: LogConfig, topic_id: uuid.UUID | None = None
@@ -149,7 +144,7 @@ class LogManager:
             health=directory.health,
         )
         directory.unopened.pop(name, None)
-        self._add(directory, name, log)
+        self._logs.add(name, log, directory)
         return log
 
     def close(self) -> None:
@@ -167,15 +162,14 @@ class LogManager:
             self._close_directory(directory)
         self._directories.unlock()
         self._logs.clear()
-        self._homes.clear()
 
     def _close_directory(self, directory: LogDirectory) -> None:
-        is_clean = all(list(for_many(_close, self._logs_in(directory)))) and not directory.unopened
+        is_clean = all(list(for_many(_close, self._logs.in_directory(directory)))) and not directory.unopened
         if directory.health.failure is not None:
             return
         try:
-            write_recovery_points(directory, self._logs_in(directory))
-            if known := high_watermarks(directory, self._logs_in(directory)):
+            write_recovery_points(directory, self._logs.in_directory(directory))
+            if known := high_watermarks(directory, self._logs.in_directory(directory)):
                 directory.write_checkpoint(paths.REPLICATION_CHECKPOINT, known)
             if is_clean:
                 directory.mark_closed()
@@ -186,15 +180,15 @@ class LogManager:
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         """Return the partition's log, None if there is none."""
-        return self._logs.get(TopicPartition(topic, partition))
+        return self._logs.find(TopicPartition(topic, partition))
 
     def partitions(self) -> Iterator[TopicPartition]:
         """Iterate over the partitions that have a log."""
-        return iter(list(self._logs))
+        return self._logs.names()
 
     def logs(self) -> Iterator[PartitionLog]:
         """Iterate over the logs."""
-        return iter(list(self._logs.values()))
+        return iter(self._logs)
 
     @property
     def missing_directory_ids(self) -> list[str]:
@@ -212,7 +206,7 @@ class LogManager:
 
     def directory_of(self, topic: str, partition: int) -> LogDirectory | None:
         """Return the log directory of the partition."""
-        return self._homes.get(TopicPartition(topic, partition))
+        return self._logs.directory_of(TopicPartition(topic, partition))
 
     def create(
         self, topic: str, partition: int, topic_id: uuid.UUID | None = None, config: LogConfig | None = None
@@ -223,7 +217,7 @@ class LogManager:
         removed. Raises OSError, BrokerError.
         """
         name = TopicPartition(topic, partition)
-        log = self._logs.get(name)
+        log = self._logs.find(name)
         if log is not None:
             return log
         directory = self._directories.for_new_log(name)
@@ -262,14 +256,6 @@ class LogManager:
         log.sole_replica = False
         log.high_watermark = max(log.log_start_offset, min(known, log.log_end_offset))
 
-    def high_watermark_checkpoints(self) -> list[Callable[[], None]]:
-        """Return functions for a worker thread that write the high watermarks of replicated logs; they log errors."""
-        return [
-            _logged(partial(directory.write_checkpoint, paths.REPLICATION_CHECKPOINT, known))
-            for directory in self._directories
-            if directory.health.failure is None and (known := high_watermarks(directory, self._logs_in(directory)))
-        ]
-
     def delete(self, topic: str, partition: int) -> None:
         """Delete the partition's log: rename its directory to `*-delete`; it is removed after file.delete.delay.ms.
 
@@ -306,7 +292,7 @@ class LogManager:
         """Rename a partition's directory to a name that marks it for removal."""
         doomed = f"{directory.path}/{paths.deleted_directory(*name, uuid.uuid4().hex)}"
         self._files.rename(directory.partition_path(name), doomed)
-        self._deleted.append((self._clock.now_ms() + config.file_delete_delay_ms, doomed))
+        self.maintenance.remove_later(doomed, self._clock.now_ms() + config.file_delete_delay_ms)
 
     def drop_failed(self, directory: LogDirectory) -> list[TopicPartition]:
         """Remove a failed directory without writing to it; return the partitions of its logs.
@@ -314,20 +300,19 @@ class LogManager:
         Source: Kafka `LogManager.handleLogDirFailure`.
         """
         for name, move in list(self._moves.items()):
-            if move.target is directory or self._homes.get(name) is directory:
+            if move.target is directory or self._logs.directory_of(name) is directory:
                 with suppress(OSError):
                     self.give_up_move(*name)
-        lost = self._logs_in(directory)
+        lost = self._logs.in_directory(directory)
         for name, log in lost:
             self._forget(name)
             with suppress(OSError):
                 log.abandon()
-        self._deleted = [(due_ms, path) for due_ms, path in self._deleted if os.path.dirname(path) != directory.path]
+        self.maintenance.keep_deleted_in(directory)
         return [*(name for name, _ in lost), *directory.unopened]
 
     def _forget(self, name: TopicPartition) -> tuple[PartitionLog, LogDirectory]:
-        log, directory = self._logs.pop(name), self._homes.pop(name)
-        directory.partition_count -= 1
+        log, directory = self._logs.remove(name)
         self._cleaner.forget(name)
         return log, directory
 
@@ -377,7 +362,7 @@ class LogManager:
         moved.producers = source.producers
         self.give_up_move(*name)
         self._retire(*name)
-        self._add(move.target, name, moved)
+        self._logs.add(name, moved, move.target)
         return moved
 
     def give_up_move(self, topic: str, partition: int) -> None:
@@ -386,68 +371,7 @@ class LogManager:
         if move is not None:
             move.discard()
 
-    def _add(self, directory: LogDirectory, name: TopicPartition, log: PartitionLog) -> None:
-        self._logs[name] = log
-        self._homes[name] = directory
-        directory.partition_count += 1
-
-    def _logs_in(self, directory: LogDirectory) -> list[tuple[TopicPartition, PartitionLog]]:
-        return [(name, log) for name, log in self._logs.items() if self._homes[name] is directory]
-
-    # --- maintenance ---
-
-    def run_maintenance(self, now_ms: int) -> list[Slow]:
-        """Run all of the maintenance steps below."""
-        self.expire_producers(now_ms)
-        return [*self.apply_retention(now_ms), *self.due_flushes(now_ms), *self.due_checkpoints()]
-
-    # Each of these is called in the thread that appends. Long work is returned as functions, to be run in order, one
-    # at a time, in a worker thread. They log their errors.
-
-    def apply_retention(self, now_ms: int) -> list[Slow]:
-        """Delete expired records; return the functions that release space inside of files, which is slow."""
-
-        def steps_of(log: PartitionLog) -> tuple[Slow | None]:
-            apply_retention(log, now_ms)
-            return (due_reclaiming(log, self._files),)
-
-        steps = self._steps_of_logs(steps_of)
-        # The log start is written to the checkpoint first: a log must not begin in bytes that were released.
-        return [*self.due_checkpoints(), *steps] if steps else []
-
-    def due_flushes(self, now_ms: int) -> list[Slow]:
-        """Return the flushes that `flush.ms` or a finished segment requires, and the removals of deleted files."""
-        steps = self._steps_of_logs(lambda log: (log.due_flush(now_ms), log.due_removals(now_ms)))
-        due = [path for due_ms, path in self._deleted if due_ms <= now_ms]
-        self._deleted = [(due_ms, path) for due_ms, path in self._deleted if due_ms > now_ms]
-        return [*steps, *(_logged(partial(self._files.remove_tree, path)) for path in due)]
-
-    def due_checkpoints(self) -> list[Slow]:
-        """Return functions that write changed recovery points and log start offsets to the checkpoints."""
-        return [
-            _logged(partial(write_recovery_points, directory, self._logs_in(directory)))
-            for directory in self._directories
-            if directory.health.failure is None
-        ]
-
-    def expire_producers(self, now_ms: int) -> None:
-        """Remove producers that have not written for `producer_id_expiration_ms`."""
-        for log in self.logs():
-            log.producers.expire(now_ms, self.producer_id_expiration_ms)
-
-    @property
-    def shortest_flush_ms(self) -> int:
-        """Return the smallest `flush.ms` of all logs."""
-        return min((log.config.flush_ms for log in self._logs.values()), default=LONG_MAX)
-
-    def _steps_of_logs(self, steps_of: Callable[[PartitionLog], Iterable[Slow | None]]) -> list[Slow]:
-        steps: list[Slow] = []
-        for log in self.logs():
-            try:
-                steps.extend(_logged(step) for step in steps_of(log) if step is not None)
-            except (OSError, BrokerError, SegmentDamagedError) as fault:
-                logger.error("maintenance of %s: %s", log.directory, fault)
-        return steps
+    # --- compaction ---
 
     @property
     def cleaner(self) -> LogCleaner:
@@ -456,7 +380,7 @@ class LogManager:
 
     def begin_compaction(self) -> Compaction | None:
         """Return the most urgent compaction, if any: run it in a worker thread, then pass it to the `cleaner`."""
-        return self._cleaner.begin((name, log, self._homes[name]) for name, log in self._logs.items())
+        return self._cleaner.begin(self._logs.with_directories())
 
 
 def _close(named: tuple[TopicPartition, PartitionLog]) -> bool:
@@ -468,13 +392,3 @@ def _close(named: tuple[TopicPartition, PartitionLog]) -> bool:
         logger.error("%s was not closed: %s", name, fault)
         return False
     return True
-
-
-def _logged(step: Slow) -> Slow:
-    def run() -> None:
-        try:
-            step()
-        except (OSError, BrokerError) as fault:
-            logger.error("maintenance: %s", fault)
-
-    return run

@@ -173,7 +173,7 @@ class Broker:
                     upkeep.start_soon(self.directories.run)
                     upkeep.start_soon(self._guards.sources.key_reader.run)
                     await upkeep.start(self.services.deferred_groups.run)
-                    upkeep.start_soon(maintain_logs, self.services.logs, self.config, self._clock)
+                    upkeep.start_soon(maintain_logs, self.services.logs.maintenance, self.config, self._clock)
                     upkeep.start_soon(compact_logs, self.services.logs, self.config)
                     upkeep.start_soon(self.services.log_moves.run)
                     upkeep.start_soon(self._replicas.make_later_logs)

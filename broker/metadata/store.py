@@ -124,7 +124,7 @@ class MetadataStore:
             self.give_no_producer_id_before(first_id_after(producer_ids_in(logs)))
         if is_heard:
             # From now on a lost log is detected.
-            for write in logs.due_checkpoints():
+            for write in logs.maintenance.due_checkpoints():
                 write()
         self._take_dynamic_config()
 

@@ -11,7 +11,8 @@ from ...storage.clock import Clock
 from ...storage.compaction.cleaner import COMPACTION_FAULTS
 from ...storage.compaction.compaction import Compaction, CompactionLimits
 from ...storage.disk.io_throttle import IoThrottle
-from ...storage.log_manager import LogManager, Slow
+from ...storage.log_maintenance import LogMaintenance, Slow
+from ...storage.log_manager import LogManager
 from ..config import BrokerConfig
 
 logger = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ class _Chore:
         self.due_s = 0.0
 
 
-async def maintain_logs(logs: LogManager, config: BrokerConfig, clock: Clock) -> None:
+async def maintain_logs(maintenance: LogMaintenance, config: BrokerConfig, clock: Clock) -> None:
     """Maintain the logs, each task at its own interval, until cancelled (Kafka ``LogManager.startup``).
 
     Quick work runs in the event loop, as appends do; work that waits for the disk runs in a worker thread, one step at
@@ -44,16 +45,16 @@ async def maintain_logs(logs: LogManager, config: BrokerConfig, clock: Clock) ->
     """
 
     def flush_pause_ms() -> float:
-        return min(config.log_flush_scheduler_interval_ms, logs.shortest_flush_ms, LONGEST_FLUSH_PAUSE_MS)
+        return min(config.log_flush_scheduler_interval_ms, maintenance.shortest_flush_ms, LONGEST_FLUSH_PAUSE_MS)
 
     def expire_producers() -> list[Slow]:
-        logs.expire_producers(clock.now_ms())
+        maintenance.expire_producers(clock.now_ms())
         return []
 
     chores = (
-        _Chore(lambda: logs.apply_retention(clock.now_ms()), lambda: config.log_retention_check_interval_ms),
-        _Chore(lambda: logs.due_flushes(clock.now_ms()), flush_pause_ms),
-        _Chore(logs.due_checkpoints, lambda: config.log_flush_offset_checkpoint_interval_ms),
+        _Chore(lambda: maintenance.apply_retention(clock.now_ms()), lambda: config.log_retention_check_interval_ms),
+        _Chore(lambda: maintenance.due_flushes(clock.now_ms()), flush_pause_ms),
+        _Chore(maintenance.due_checkpoints, lambda: config.log_flush_offset_checkpoint_interval_ms),
         _Chore(expire_producers, lambda: config.producer_id_expiration_check_interval_ms),
     )
     await trio.sleep(config.log_initial_task_delay_ms / 1000)

@@ -36,7 +36,7 @@ def main(directory: str, sequence: int) -> None:
         os.write(out, b"%d %d\n" % (sequence, result.base_offset))
         sequence += 1
         if sequence % 97 == 0:
-            for step in logs.run_maintenance(SystemClock().now_ms()):
+            for step in logs.maintenance.run(SystemClock().now_ms()):
                 step()
 
 

@@ -149,7 +149,7 @@ def test_other_directories_go_on(logs: LogManager, disk: Disk, tmp_path: Path) -
 
 def test_a_failed_fsync_of_a_checkpoint_fails_its_log_directory(logs: LogManager, disk: Disk) -> None:
     disk.fail(DiskOperation.FSYNC, errno.EIO)
-    for step in logs.due_checkpoints():
+    for step in logs.maintenance.due_checkpoints():
         step()
     assert len(logs.health.failed_ids()) == 2
 

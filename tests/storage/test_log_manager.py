@@ -42,7 +42,7 @@ def manager(clock: ManualClock, *directories: Path, **options: object) -> LogMan
 
 
 def maintain(logs: LogManager, clock: ManualClock) -> None:
-    for step in logs.run_maintenance(clock.now_ms()):
+    for step in logs.maintenance.run(clock.now_ms()):
         step()
 
 
@@ -346,9 +346,9 @@ def test_producer_state_survives_restarts_until_it_expires(tmp_path: Path, clock
         assert reopened is not None
         assert (5 in reopened.producers.producers) is is_known
         append(reopened, b"b")
-        logs.expire_producers(clock.now_ms())
+        logs.maintenance.expire_producers(clock.now_ms())
         clock.advance(100_000_000)
-        logs.expire_producers(clock.now_ms())
+        logs.maintenance.expire_producers(clock.now_ms())
         logs.close()
         assert len(list(tmp_path.glob("topic-0/*.snapshot"))) <= 1
 

@@ -168,7 +168,7 @@ def test_a_crash_during_a_move_leaves_the_log_in_its_old_directory(disks: Disks)
     assert log is not None
     assert log.directory == f"{disks.paths[0]}/t-0"
     assert everything(log) == before
-    for step in disks.manager.run_maintenance(disks.clock.now_ms()):
+    for step in disks.manager.maintenance.run(disks.clock.now_ms()):
         step()
     assert not [path for path in Path(disks.paths[1]).iterdir() if path.name.endswith("-future")]
 

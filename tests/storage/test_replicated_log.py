@@ -35,7 +35,7 @@ def test_the_high_watermark_is_restored_from_its_checkpoint_after_a_restart(tmp_
         append(log, value)
     assert log.high_watermark == 0
     log.advance_high_watermark(2)
-    for write in logs.high_watermark_checkpoints():
+    for write in logs.maintenance.high_watermark_checkpoints():
         write()
     log.advance_high_watermark(3)
     logs.close()

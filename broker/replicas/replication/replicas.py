@@ -204,7 +204,7 @@ class Replicas:
     def _take_broker_config(self) -> None:
         config = self._metadata.config
         self._logs.defaults = config.log_config()
-        self._logs.producer_id_expiration_ms = config.producer_id_expiration_ms
+        self._logs.maintenance.producer_id_expiration_ms = config.producer_id_expiration_ms
 
     def apply(self, change: MetadataChange) -> None:
         """Apply one change."""

@@ -90,5 +90,5 @@ class Replication:
     async def _note_high_watermarks(self) -> None:
         while True:
             await trio.sleep(self._config.replica_high_watermark_checkpoint_interval_ms / 1000)
-            for write in self._logs.high_watermark_checkpoints():
+            for write in self._logs.maintenance.high_watermark_checkpoints():
                 await trio.to_thread.run_sync(write)
