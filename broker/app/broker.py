@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ...protocol.errors import BrokerError
 from ...protocol.internal_topics import GROUP_METADATA, TRANSACTION_STATE
 from ...storage.clock import Clock, SystemClock
 from ...storage.disk.log_directories import unusable
@@ -62,6 +61,7 @@ from ..server.socket_options import socket_options
 from ..server.socket_rounds import SocketRounds
 from .initial_topics import create_alone, create_among_others
 from .loading_marker import marker_of
+from .upkeep import keep_transactions, remove_expired_tokens
 
 if TYPE_CHECKING:
     from ..authorization.standard_authorizer import StandardAuthorizer
@@ -179,8 +179,8 @@ class Broker:
                     upkeep.start_soon(self._replicas.make_later_logs)
                     upkeep.start_soon(self.services.purgatory.run)
                     upkeep.start_soon(self._transaction_partitions.run)
-                    upkeep.start_soon(self._keep_transactions)
-                    upkeep.start_soon(self._remove_expired_tokens)
+                    upkeep.start_soon(keep_transactions, self.services.transactions, self.config)
+                    upkeep.start_soon(remove_expired_tokens, self.services.delegation_tokens, self.config)
                     if monitoring is not None:
                         upkeep.start_soon(monitoring.run)
                     await self._node.start(upkeep, self._replicas.take_roles, self.directories.wait_for_change)
@@ -396,21 +396,3 @@ class Broker:
         self.dispatcher.serve(
             with_transactions_v2() if has_transactions_v2(self.services.metadata.state.features) else APIS
         )
-
-    async def _remove_expired_tokens(self) -> None:
-        """Remove delegation tokens that have expired, on the controller."""
-        while self.config.roles.controller is None:
-            await trio.sleep(self.config.delegation_token_expiry_check_interval_ms / 1000)
-            self.services.delegation_tokens.remove_expired()
-
-    async def _keep_transactions(self) -> None:
-        """Abort transactions that timed out, remove transactional ids that expired, write markers that are missing."""
-        pause_s = self.config.transaction_abort_timed_out_transaction_cleanup_interval_ms / 1000
-        while True:
-            await trio.sleep(pause_s)
-            try:
-                self.services.transactions.abort_timed_out()
-                self.services.transactions.resume()
-                self.services.transactions.forget_expired()
-            except BrokerError as error:
-                logger.error("upkeep of transactions: %s", error)

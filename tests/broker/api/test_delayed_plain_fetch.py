@@ -20,6 +20,7 @@ from gregor.protocol.messages.fetch import FetchRequest
 from gregor.protocol.messages.metadata import MetadataRequest
 from gregor.protocol.records.compression import Codec
 from tests.asking import Asking, a_client
+from tests.broker.api.fetch_lanes import two_dispatchers, use_pure_lane
 from tests.broker.api.log_requests import (
     answered,
     batch,
@@ -67,13 +68,11 @@ class TwoWays:
     def __init__(self, asking: Asking, nursery: trio.Nursery) -> None:
         self.asking = asking
         self._nursery = nursery
-        self._handler = Dispatcher(asking.broker.services)
-        self._handler._plain_fetch = None
-        self._with_lane = Dispatcher(asking.broker.services)
+        self._dispatchers = two_dispatchers(asking.broker.services)
 
     async def begin(self, version: int, request: FetchRequest) -> list[Waiting]:
         """Send the request both ways; return when both wait or are answered."""
-        both = [Waiting(dispatcher, version, request) for dispatcher in (self._with_lane, self._handler)]
+        both = [Waiting(dispatcher, version, request) for dispatcher in self._dispatchers]
         for waiting in both:
             self._nursery.start_soon(waiting.run, self.asking)
         await wait_all_tasks_blocked()
@@ -92,11 +91,7 @@ def _both_builds(
     request: pytest.FixtureRequest, pure_modules: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if request.param == "pure python":
-        lane = pure_modules["plain_fetch_lane_cy"]
-        monkeypatch.setattr(lane, "PlainReader", pure_modules["plain_reading_cy"].PlainReader)
-        for name in ("FetchAnswer", "ReceivedFetch"):
-            monkeypatch.setattr(lane, name, getattr(pure_modules["plain_fetch_cy"], name))
-        monkeypatch.setattr(dispatch, "PlainFetchLane", lane.PlainFetchLane)
+        use_pure_lane(pure_modules, monkeypatch)
 
 
 @pytest.fixture

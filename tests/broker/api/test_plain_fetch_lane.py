@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.api import dispatch
 from gregor.broker.api.dispatch import Dispatcher
 from gregor.broker.api.handlers.quotas import handle_alter_client_quotas
 from gregor.broker.server.client_connection import ClientConnection
@@ -22,6 +21,7 @@ from gregor.protocol.records.compression import Codec
 from gregor.storage.log.log_config import LogConfig
 from gregor.storage.log.partition_log import PartitionLog
 from tests.asking import Asking, a_client
+from tests.broker.api.fetch_lanes import two_dispatchers, use_pure_lane
 from tests.broker.api.log_requests import (
     answered,
     batch,
@@ -42,11 +42,7 @@ END = 120
 def build(request: pytest.FixtureRequest, pure_modules: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch) -> str:
     """Run a test with both builds of the lane."""
     if request.param == "pure python":
-        lane = pure_modules["plain_fetch_lane_cy"]
-        monkeypatch.setattr(lane, "PlainReader", pure_modules["plain_reading_cy"].PlainReader)
-        for name in ("FetchAnswer", "ReceivedFetch"):
-            monkeypatch.setattr(lane, name, getattr(pure_modules["plain_fetch_cy"], name))
-        monkeypatch.setattr(dispatch, "PlainFetchLane", lane.PlainFetchLane)
+        use_pure_lane(pure_modules, monkeypatch)
     return str(request.param)
 
 
@@ -55,9 +51,7 @@ class TwoWays:
 
     def __init__(self, asking: Asking) -> None:
         self.asking = asking
-        self.with_lane = Dispatcher(asking.broker.services)
-        self.handler = Dispatcher(asking.broker.services)
-        self.handler._plain_fetch = None
+        self.with_lane, self.handler = two_dispatchers(asking.broker.services)
         self.other_client = a_client()
 
     async def introduce(self) -> None:
