@@ -9,7 +9,7 @@ cdef int _HANGUP, _WOULD_BLOCK
 
 @cython.final
 cdef class Answering:
-    cdef object _transport, _responder, _client, _sleep, _times, _clock, _pending, _frame, _in_hand
+    cdef object _transport, _responder, _client, _sleep, _times, _clock, _pending, _frame, _in_hand, _large, _sending
     cdef ReceiveBuffer _buffer
     cdef bint _waits_for_all, _is_working, _may_have_input, _is_at_end, _is_draining
     cdef readonly object last_active
@@ -19,7 +19,9 @@ cdef class Answering:
     cpdef on_complete(self)
     cpdef note_sent(self)
     cpdef take_in_hand(self)
+    cpdef on_sending_stopped(self)
 
+    cdef bint _has_present(self) except -1
     cdef _check_client_is_here(self)
     cdef bint _has_rest(self) except -1
 
@@ -35,6 +37,7 @@ cdef class Answering:
     cdef _next_frame(self)
     cdef _deliver(self, outcome)
     cdef bint _send_now(self, answer) except -1
+    cdef bint _begin_large(self, answer) except -1
     cdef bint _is_blocked(self) except -1
     cdef _queue(self, outcome, frame)
     cdef _send_completed(self)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ...protocol.apis import ApiKey
+from .bulk_sending import close
 from .client_connection import ClientConnection, ClientGoneError, UnanswerableError
 from .need import Need
 from .parts import BUFFERS, Answer, FileSlice, Sink, total_size
@@ -27,6 +28,7 @@ from .receive_buffer_cy import LENGTH
 from .transport import COPIED_BYTES, GATHERED_BYTES, WOULD_BLOCK
 
 if TYPE_CHECKING:
+    from .bulk_sending import BulkSending, LargeAnswers
     from .connection_views import PlainLane, Responder, Transport
     from .outcome import Outcome
     from .receive_buffer_cy import ReceiveBuffer
@@ -59,14 +61,16 @@ class Answering:
         buffer: ReceiveBuffer,
         sleep: Sleep,
         times: ConnectionTimes | None,
+        large: LargeAnswers | None,
     ) -> None:
-        """Take the parts of the connection, whose own task sleeps in ``sleep`` while nothing is left to it."""
+        """Take the connection's parts; its task sleeps in ``sleep`` while it has no work; no ``large``: no threads."""
         self._transport = transport
         self._responder = responder
         self._client = client
         self._buffer = buffer
         self._sleep = sleep
         self._times = times
+        self._large = large
         self._clock = trio.lowlevel.current_clock()
         self._pending: deque[Pending[Any]] = deque()
         """Answers that are not sent yet, in order."""
@@ -74,8 +78,10 @@ class Answering:
         """Whether the next request is not handled before all pending answers are sent."""
         self._frame: memoryview | None = None
         """A request that is not handled before the pending answers are sent."""
-        self._in_hand: Answer | Coroutine[Any, Any, Answer | None] | None = None
+        self._in_hand: Answer | BulkSending | Coroutine[Any, Any, Answer | None] | None = None
         """The present answer, or the coroutine for it, if the connection's own task must send it."""
+        self._sending: BulkSending | None = None
+        """The present answer while threads send it: no request is handled, and no other answer sent."""
         self._is_working = False
         self._may_have_input = True
         self._is_at_end = False
@@ -86,8 +92,8 @@ class Answering:
 
     @property
     def has_pending(self) -> bool:
-        """Whether there are pending answers."""
-        return bool(self._pending)
+        """Whether there are pending answers, or one that threads are sending."""
+        return bool(self._pending) or self._sending is not None
 
     @property
     def has_unhandled(self) -> bool:
@@ -97,7 +103,7 @@ class Answering:
     @property
     def unsent_count(self) -> int:
         """The number of complete answers that are not sent yet."""
-        return sum(pending.is_complete for pending in self._pending) + (self._in_hand is not None)
+        return sum(pending.is_complete for pending in self._pending) + self._has_present()
 
     def drain(self) -> None:
         """Let `work` end after the requests that have been received completely."""
@@ -112,13 +118,13 @@ class Answering:
         if self._times is not None:
             self._times.sent()
 
-    def take_in_hand(self) -> Answer | Coroutine[Any, Any, Answer | None] | None:
+    def take_in_hand(self) -> Answer | BulkSending | Coroutine[Any, Any, Answer | None] | None:
         """Return the answer, or the coroutine for it, that the caller must send now."""
         in_hand, self._in_hand = self._in_hand, None
         return in_hand
 
-    def abandon(self) -> None:
-        """Give up all answers that are not sent, as the connection ends."""
+    def abandon(self) -> BulkSending | None:
+        """Give up all answers that are not sent, as the connection ends; return that which threads are sending."""
         while self._pending:
             pending = self._pending.popleft()
             pending.cancel()
@@ -126,6 +132,8 @@ class Answering:
                 with suppress(Exception):
                     close(pending.result())
         close(self.take_in_hand())
+        sending, self._sending = self._sending, None
+        return sending
 
     # --- requests
 
@@ -169,11 +177,33 @@ class Answering:
         self._sleep.wake()
         return False
 
+    def on_sending_stopped(self) -> None:
+        """Continue where threads have sent an answer, or leave the rest of it to the connection's own task."""
+        sending, self._sending = self._sending, None
+        if sending is None:
+            # The connection has ended.
+            return
+        try:
+            if sending.is_sent():
+                sending.end()
+                self.note_activity()
+            else:
+                self._in_hand = sending
+            need = TURN if self._sleep.task is None else self.work()
+        except Exception as failure:
+            self._sleep.failure = failure
+            need = END
+        if need is not INPUT and need is not ANSWER:
+            self._sleep.wake()
+
     def _has_rest(self) -> bool:
         """Return whether anything that was received earlier is left to be answered."""
-        if self._pending or self._in_hand is not None or self._frame is not None:
+        if self._pending or self._has_present() or self._frame is not None:
             return True
         return not self._buffer.is_empty() or self._client.throttle_ms > 0
+
+    def _has_present(self) -> bool:
+        return self._in_hand is not None or self._sending is not None
 
     def _check_client_is_here(self) -> None:
         """Raise ClientGoneError if the client has gone without which a pending request ends."""
@@ -213,7 +243,7 @@ class Answering:
         turn_end = perf_counter() + TURN_S
         while True:
             # Without pending answers, which is usual, the next frame is handled at once.
-            if pending or self._in_hand is not None or self._frame is not None or client.throttle_ms:
+            if pending or self._frame is not None or client.throttle_ms or self._has_present():
                 need = self._send_completed()
                 if need is not None:
                     return need
@@ -282,7 +312,7 @@ class Answering:
             self._in_hand = outcome
 
     def _send_now(self, answer: Answer) -> bool:
-        """Gather an answer of few bytes that needs no wait; return False, with nothing done, for any other answer."""
+        """Gather a small answer, or begin one that threads send; return False, with nothing done, for any other."""
         if self._client.is_refused:
             return False
         if len(answer) == 1 and isinstance(only := answer[0], bytes) and len(only) <= GATHERED_BYTES:
@@ -291,10 +321,10 @@ class Answering:
             return True
         for part in answer:
             if not isinstance(part, BUFFERS) and not (isinstance(part, FileSlice) and part.size <= COPIED_BYTES):
-                return False
+                return self._begin_large(answer)
         size_bytes = total_size(answer)
         if size_bytes > GATHERED_BYTES:
-            return False
+            return self._begin_large(answer)
         sink = Sink(self._transport, size_bytes)
         self._transport.gather(LENGTH.pack(size_bytes))
         for part in answer:
@@ -303,6 +333,16 @@ class Answering:
             elif isinstance(part, FileSlice):
                 part.send_now(sink)
         sink.finish()
+        return True
+
+    def _begin_large(self, answer: Answer) -> bool:
+        sending = None if self._large is None else self._large.sending(answer)
+        if sending is None:
+            return False
+        # The connection's own task ends it unless threads do.
+        self._in_hand = sending
+        if sending.begin(self.on_sending_stopped):
+            self._in_hand, self._sending = None, sending
         return True
 
     # --- pending answers
@@ -327,7 +367,7 @@ class Answering:
     def _send_completed(self) -> Need | None:
         """Send the answers that are complete up to the first pending one; return the condition to continue if any."""
         pending = self._pending
-        while self._in_hand is None and pending and pending[0].is_complete:
+        while not self._has_present() and pending and pending[0].is_complete:
             outcome = pending.popleft().result()
             if outcome is not None:
                 self._deliver(outcome)
@@ -335,12 +375,14 @@ class Answering:
             self._waits_for_all = False
         if self._in_hand is not None:
             return TASK
+        if self._sending is not None:
+            return ANSWER
         return QUOTA if self._client.throttle_ms and not pending else None
 
     def on_complete(self) -> None:
         """Send answers, in the task that has completed one of them."""
         is_first = bool(self._pending) and self._pending[0].is_complete
-        if self._sleep.task is None or self._is_working or not is_first:
+        if self._sleep.task is None or self._is_working or not is_first or self._sending is not None:
             return
         try:
             need = self._send_completed()
@@ -354,11 +396,5 @@ class Answering:
         has_more = not self._is_blocked() and (
             self._frame is not None or not self._buffer.is_empty() or self._may_have_input
         )
-        if need is not None or has_more or self._is_draining or self._is_at_end:
+        if need is not ANSWER and (need is not None or has_more or self._is_draining or self._is_at_end):
             self._sleep.wake()
-
-
-def close(outcome: object) -> None:
-    """Close a coroutine that is never awaited; do nothing with anything else."""
-    if isinstance(outcome, Coroutine):
-        outcome.close()

@@ -2,7 +2,7 @@
 
 So large answers use other cores than the event loop, and small requests do not wait behind them. There are
 ``num.network.threads`` threads, started when they are first needed, each with one memory for conversions. An answer
-returns to its task when it is sent, when its client does not read, and when the thread cannot continue it.
+returns to the event loop when it is sent, when its client does not read, and when the thread cannot continue it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import threading
 from array import array
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 import trio
@@ -43,7 +44,7 @@ class BulkLane:
         self._settings = settings
         self._waiting = array("q", [0])
         """The number of answers that wait for a thread, where compiled loops can read it."""
-        self._queue: deque[_QueuedAnswer] = deque()
+        self._queue: deque[QueuedAnswer] = deque()
         self._changed = threading.Condition()
         self._thread_count = 0
         self._idle_count = 0
@@ -65,15 +66,22 @@ class BulkLane:
             self._memory = BulkMemory(self._settings.gregor_message_downconversion_chunk_bytes)
         return BulkStop(self._run(answer, self._memory, ONLY_BEGIN))
 
-    async def run(self, answer: BulkAnswer, patience_ms: int = PATIENCE_MS) -> BulkStop:
-        """Let threads send as much of the answer as possible; return why they stopped.
+    def submit(self, answer: BulkAnswer, patience_ms: int, on_end: Callable[[], None]) -> QueuedAnswer:
+        """Let threads send as much of the answer as possible; one of them calls ``on_end`` when they have stopped.
 
         A thread without other work waits for a client that does not read at once for ``patience_ms``.
+        """
+        queued = QueuedAnswer(answer, patience_ms, on_end)
+        self._begin(queued)
+        return queued
+
+    async def run(self, answer: BulkAnswer, patience_ms: int = PATIENCE_MS) -> BulkStop:
+        """Let threads send as much of the answer as `submit`; return why they stopped.
+
         A task that is cancelled waits until its thread has let go of the answer, which takes one chunk at most.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        queued = _QueuedAnswer(answer, patience_ms)
-        self._begin(queued)
+        queued = self.submit(answer, patience_ms, _waking())
 
         def abort(_: object) -> trio.lowlevel.Abort:
             answer.cancel()
@@ -81,9 +89,16 @@ class BulkLane:
 
         await trio.lowlevel.wait_task_rescheduled(abort)
         await trio.lowlevel.checkpoint_if_cancelled()
-        if queued.failure is not None:
-            raise queued.failure
-        return BulkStop(queued.stop)
+        return queued.result()
+
+    async def stop(self, queued: QueuedAnswer) -> None:
+        """Cancel a submitted answer; return when no thread uses it. Its ``on_end`` is not called after this call."""
+        queued.answer.cancel()
+        with self._changed:
+            if queued.has_ended:
+                return
+            queued.on_end = _waking()
+        await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)
 
     def forget(self, answer: BulkAnswer) -> None:
         """Stop counting the bytes of an answer that ends."""
@@ -105,7 +120,7 @@ class BulkLane:
             self._is_closed = True
             self._changed.notify_all()
 
-    def _begin(self, queued: _QueuedAnswer) -> None:
+    def _begin(self, queued: QueuedAnswer) -> None:
         with self._changed:
             self._queue.append(queued)
             self._waiting[0] = len(self._queue)
@@ -127,7 +142,11 @@ class BulkLane:
             if queued.stop == BulkStop.TURN and queued.failure is None:
                 self._begin(queued)
             else:
-                queued.end()
+                with self._changed:
+                    queued.has_ended = True
+                    on_end = queued.on_end
+                on_end()
+                del on_end
             del queued
 
     def _run(self, answer: BulkAnswer, memory: BulkMemory, patience_ms: int) -> int:
@@ -140,7 +159,7 @@ class BulkLane:
             with self._changed:
                 self._held_bytes += answer.held_bytes - before
 
-    def _next_answer(self) -> _QueuedAnswer | None:
+    def _next_answer(self) -> QueuedAnswer | None:
         """Wait for an answer to send; return None once the pool is closed."""
         with self._changed:
             self._idle_count += 1
@@ -155,21 +174,32 @@ class BulkLane:
             return queued
 
 
-class _QueuedAnswer:
-    """An answer in the pool, and the task that waits for it."""
+class QueuedAnswer:
+    """An answer in the pool. ``on_end`` is called once `has_ended` is set."""
 
-    __slots__ = ("_task", "_token", "answer", "failure", "patience_ms", "stop")
+    __slots__ = ("answer", "failure", "has_ended", "on_end", "patience_ms", "stop")
 
-    def __init__(self, answer: BulkAnswer, patience_ms: int) -> None:
-        """Create an entry for an answer of the present task."""
+    def __init__(self, answer: BulkAnswer, patience_ms: int, on_end: Callable[[], None]) -> None:
         self.answer = answer
         self.patience_ms = patience_ms
-        self._task = trio.lowlevel.current_task()
-        self._token = trio.lowlevel.current_trio_token()
+        self.on_end = on_end
         self.stop = int(BulkStop.TURN)
         self.failure: Exception | None = None
+        self.has_ended = False
 
-    def end(self) -> None:
-        """Let the task continue."""
+    def result(self) -> BulkStop:
+        """Return why the threads stopped. Raises the exception of the thread if there was one."""
+        if self.failure is not None:
+            raise self.failure
+        return BulkStop(self.stop)
+
+
+def _waking() -> Callable[[], None]:
+    """Return a function that reschedules the running task, from any thread."""
+    task, token = trio.lowlevel.current_task(), trio.lowlevel.current_trio_token()
+
+    def wake() -> None:
         with contextlib.suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(trio.lowlevel.reschedule, self._task)
+            token.run_sync_soon(trio.lowlevel.reschedule, task)
+
+    return wake

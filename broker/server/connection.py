@@ -20,7 +20,7 @@ from ...protocol.errors import DecodeError
 from .admission import Admission, ListenerGuard
 from .answering_cy import Answering
 from .bulk_lane import BulkLane
-from .bulk_sending import LEAST_BULK_BYTES, bulk_answer, send_in_bulk
+from .bulk_sending import BulkSending, LargeAnswers
 from .client_connection import ClientConnection, ClientGoneError, UnanswerableError, not_connected
 from .client_hello import reason_to_close
 from .connection_views import Responder, Transport
@@ -64,7 +64,7 @@ class Connection:
         With a ``lane`` its threads send large answers.
         """
         self._transport = transport
-        self._lane = lane
+        self._large = None if lane is None else LargeAnswers(transport, lane, readiness.call_soon)
         self._guard = guard
         self._admitted = admitted
         self._grown = grown
@@ -78,7 +78,7 @@ class Connection:
         self._sleep = Sleep()
         self._draining = False
         own_times = None if times is None else ConnectionTimes(times, client)
-        self._answering = Answering(transport, responder, client, self._buffer, self._sleep, own_times)
+        self._answering = Answering(transport, responder, client, self._buffer, self._sleep, own_times, self._large)
         self.client = client
         client.disconnect = self.disconnect
 
@@ -124,7 +124,9 @@ class Connection:
         except Exception:
             logger.exception("closing %s after an unexpected error", self._description())
         finally:
-            self._answering.abandon()
+            sending = self._answering.abandon()
+            if sending is not None:
+                await sending.stop()
             self._sleep.failure = None
             # The two would form a reference cycle.
             self.client.disconnect = not_connected
@@ -201,11 +203,13 @@ class Connection:
     async def _answer_in_hand(self) -> None:
         # The coroutine may wait long; answers that are ready must not wait with it.
         await self._transport.flush()
-        answer = self._answering.take_in_hand()
-        if isinstance(answer, Coroutine):
-            answer = await answer
-        if answer is not None:
-            await self._send(answer)
+        in_hand = self._answering.take_in_hand()
+        if isinstance(in_hand, BulkSending):
+            await in_hand.finish()
+        else:
+            answer = await in_hand if isinstance(in_hand, Coroutine) else in_hand
+            if answer is not None:
+                await self._send(answer)
         if self.client.is_refused and self._guard is not None:
             await trio.sleep(self._guard.failure_delay_s)
             await self._transport.flush()
@@ -222,12 +226,11 @@ class Connection:
             await trio.sleep_forever()
 
     async def _send(self, answer: Answer) -> None:
+        sending = None if self._large is None else self._large.sending(answer)
+        if sending is not None:
+            await sending.finish()
+            return
         size_bytes = total_size(answer)
-        if self._lane is not None and size_bytes >= LEAST_BULK_BYTES:
-            bulk = bulk_answer(answer, size_bytes, self._transport, self._lane)
-            if bulk is not None:
-                await send_in_bulk(bulk, answer, self._transport, self._lane)
-                return
         sink = Sink(self._transport, size_bytes)
         await self._transport.send(LENGTH.pack(size_bytes))
         for part in answer:

@@ -7,7 +7,10 @@ that can be answered at once never switches tasks. All other tasks get their tur
 
 from __future__ import annotations
 
+import os
 import select
+import threading
+from collections import deque
 from collections.abc import Callable
 
 import trio
@@ -48,6 +51,10 @@ class Readiness:
         self._rounds = rounds or SocketRounds()
         self._epoll = select.epoll()
         self._callbacks: dict[int, Ready] = {}
+        self._posted: deque[Callable[[], None]] = deque()
+        self._posting = threading.Lock()
+        self._post = -1
+        """The eventfd(2) that becomes readable with each posted call; -1 while `run` does not run."""
         self._polling = BusyPolling(busy_poll_max_us, has_other_work=never if lane is None else lane.is_busy)
         self._has_others = False
         """Whether trio's epoll set is in this one."""
@@ -72,6 +79,17 @@ class Readiness:
         """Stop watching a descriptor that is still open."""
         if self._callbacks.pop(descriptor, None) is not None and not self._epoll.closed:
             self._epoll.unregister(descriptor)
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """Call a function in the task of `run`, as one of its callbacks; may be called in any thread.
+
+        It takes no pass of trio's loop, unlike `trio.lowlevel.TrioToken.run_sync_soon`. A call that comes after the end
+        of `run` is dropped.
+        """
+        self._posted.append(call)
+        with self._posting:
+            if self._post >= 0:
+                os.eventfd_write(self._post, 1)
 
     def wait_alone(self, descriptor: int) -> bool:
         """Wait in the running task for input of a descriptor that is not watched, without a pass of trio's loop.
@@ -98,12 +116,20 @@ class Readiness:
         """Serve until cancelled."""
         self._idleness = idleness = LoopIdleness()
         self._task = trio.lowlevel.current_task()
+        # Readable at first, for calls that came before.
+        self._post = os.eventfd(1, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        # Edge-triggered: each write makes an event, and no read is needed.
+        self._epoll.register(self._post, select.EPOLLIN | select.EPOLLET)
+        self._callbacks[self._post] = self._call_posted
         try:
             await self._run(idleness)
         finally:
             self._idleness = self._task = None
             idleness.close()
             self._epoll.close()
+            with self._posting:
+                os.close(self._post)
+                self._post = -1
 
     async def _run(self, idleness: LoopIdleness) -> None:
         poll, own = self._epoll.poll, self._epoll.fileno()
@@ -163,6 +189,11 @@ class Readiness:
     def _note_others(self, _: int) -> bool:
         """Note that descriptors of other tasks are ready, whose turn comes when all ready sockets were called."""
         self._are_others_ready = True
+        return False
+
+    def _call_posted(self, _: int) -> bool:
+        while self._posted:
+            self._posted.popleft()()
         return False
 
     def _call(self, events: Events, unfinished: list[int]) -> list[int]:

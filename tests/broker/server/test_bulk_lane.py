@@ -6,9 +6,7 @@ import os
 import socket
 import threading
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import pytest
 import trio
@@ -16,70 +14,23 @@ import trio
 from gregor.broker.server import bulk_lane
 from gregor.broker.server.bulk_answer_cy import COMPILED
 from gregor.broker.server.bulk_lane import BulkLane
-from gregor.broker.server.bulk_sending import bulk_answer, send_in_bulk
+from gregor.broker.server.bulk_sending import LargeAnswers
 from gregor.broker.server.bulk_stop import BulkStop
-from gregor.broker.server.parts import Answer, FileSlice, total_size
+from gregor.broker.server.parts import Answer
+from gregor.broker.server.readiness import Readiness
 from gregor.broker.server.transport import SocketTransport
 from gregor.protocol.records.record import Record
 from gregor.protocol.records.v2 import build_batch
-from gregor.storage.log.partition_log import LogSlice
+from tests.broker.server.segment_answers import Segment, Settings
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="uncompiled brokers send large answers in the event loop's thread")
-
-FILE_BYTES = 3_000_000
-
-
-@dataclass
-class Settings:
-    """Settings of a lane."""
-
-    num_network_threads: int = 2
-    gregor_message_downconversion_chunk_bytes: int = 16384
-
-
-class Slice:
-    """A range of a file, as `FileSlice` uses it."""
-
-    def __init__(self, path: Path, position: int, size_bytes: int) -> None:
-        self.descriptor = os.open(path, os.O_RDONLY)
-        self.position = position
-        self.size_bytes = size_bytes
-        self.is_released = False
-
-    def release(self) -> None:
-        """Close the file."""
-        assert not self.is_released
-        os.close(self.descriptor)
-        self.is_released = True
-
-
-class Segment:
-    """A file with answers of its bytes."""
-
-    def __init__(self, path: Path) -> None:
-        self.data = os.urandom(FILE_BYTES)
-        path.write_bytes(self.data)
-        self._path = path
-        self.slices: list[Slice] = []
-
-    def answer(self) -> Answer:
-        """Return an answer of bytes and a range of the file."""
-        self.slices.append(Slice(self._path, 5, FILE_BYTES - 5))
-        return [b"head", FileSlice(cast(LogSlice, self.slices[-1])), b"tail"]
-
-    @property
-    def bytes(self) -> bytes:
-        """The answer's bytes, with their length."""
-        body = b"head" + self.data[5:] + b"tail"
-        return len(body).to_bytes(4, "big") + body
 
 
 async def send(answer: Answer, ours: socket.socket, lane: BulkLane) -> None:
     """Send an answer as a connection does."""
-    transport = SocketTransport(ours)
-    bulk = bulk_answer(answer, total_size(answer), transport, lane)
-    assert bulk is not None
-    await send_in_bulk(bulk, answer, transport, lane)
+    sending = LargeAnswers(SocketTransport(ours), lane, Readiness().call_soon).sending(answer)
+    assert sending is not None
+    await sending.finish()
 
 
 async def received(theirs: socket.socket, size_bytes: int, pause_s: float) -> bytes:
@@ -192,8 +143,7 @@ def test_answers_with_many_copied_bytes_are_not_sent_by_the_threads() -> None:
     with ours, theirs:
         transport = SocketTransport(ours)
         transport.gather(b"before")
-        large = [bytes(300_000)]
-        assert bulk_answer(large, total_size(large), transport, lane) is None
+        assert LargeAnswers(transport, lane, Readiness().call_soon).sending([bytes(300_000)]) is None
         assert transport.flush_now()
         assert theirs.recv(100) == b"before"
 
