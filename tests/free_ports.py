@@ -31,6 +31,17 @@ def free_address() -> tuple[str, int]:
     raise RuntimeError(f"no free port between {FIRST} and {BEHIND}")
 
 
+def free_ports(count: int) -> int:
+    """Return the first of ``count`` ports in a row that are free and not reserved, as `free_address` finds them."""
+    first = port = free_address()[1]
+    while port - first + 1 < count:
+        following = free_address()[1]
+        if following != port + 1:
+            first = following
+        port = following
+    return first
+
+
 def _claim(port: int) -> bool:
     """Lock the byte of that number in a file that all tests share: the kernel unlocks it when this process ends."""
     try:

@@ -25,23 +25,21 @@ from gregor.protocol.records import v1
 from gregor.protocol.records.batches import iter_batches, iter_records
 from gregor.protocol.schema import NO_UUID
 from tests.cluster_of_processes import ClusterOfProcesses, running_cluster
-from tests.free_ports import FIRST
+from tests.free_ports import free_ports
 from tests.gateway.kafka_4 import gateway_before
 from tests.waiting import PATIENCE_S, wait_until
 from tests.wire import Wire
 
 LARGE, SMALL = 6, 4
-FIRST_PORT = FIRST - 80
-ONE_ADDRESS: dict[str, str] = {}
-PORT_FOR_EACH = {"gregor.gateway.broker.ports": f"{FIRST_PORT}-{FIRST_PORT + 3}"}
 CONVERTED = {"gregor.message.downconversion.zstd.codec": "gzip"}
 """The gateway decodes and converts each answer to these clients, as it does in front of Kafka 4."""
 MODES = {
-    "one address": ONE_ADDRESS,
-    "one address, converted": {**ONE_ADDRESS, **CONVERTED},
-    "ports": PORT_FOR_EACH,
-    "ports, converted": {**PORT_FOR_EACH, **CONVERTED},
+    "one address": (False, {}),
+    "one address, converted": (False, CONVERTED),
+    "ports": (True, {}),
+    "ports, converted": (True, CONVERTED),
 }
+"""Whether each broker has a port of its own at the gateway, and further settings."""
 RETRIABLE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.LEADER_NOT_AVAILABLE,
@@ -188,7 +186,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfProce
 @pytest.fixture(scope="module", params=list(MODES.values()), ids=list(MODES))
 def gateway(request: pytest.FixtureRequest, cluster: ClusterOfProcesses) -> Iterator[Gateway]:
     """Provide a gateway that looks at the cluster by itself only rarely: it learns of changes from refusals."""
-    settings = {"gregor.gateway.metadata.refresh.ms": "60000", **request.param}
+    has_ports, more = request.param
+    settings = {"gregor.gateway.metadata.refresh.ms": "60000", **more}
+    if has_ports:
+        first = free_ports(4)
+        settings["gregor.gateway.broker.ports"] = f"{first}-{first + 3}"
     with gateway_before(cluster.bootstrap, settings) as running:
         yield running
 
@@ -312,7 +314,8 @@ def test_partitions_added_under_clients(
     assert set(leaders) == {1, 2, 3}
     ports = {index: port for index, (_, port) in consumer.leaders.items()}
     if gateway.config.gregor_gateway_broker_ports:
-        assert ports == {index: FIRST_PORT + leader for index, leader in enumerate(leaders)}
+        first = int(gateway.config.gregor_gateway_broker_ports.partition("-")[0])
+        assert ports == {index: first + leader for index, leader in enumerate(leaders)}
     else:
         assert set(ports.values()) == {gateway.listening[0].port}
     for client in clients:

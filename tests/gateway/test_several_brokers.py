@@ -34,8 +34,9 @@ from gregor.protocol.records import v1, v2
 from gregor.protocol.records.batches import iter_batches, iter_records
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.record import Record
+from tests.broker.controller.cluster_calls import create
 from tests.cluster_of_processes import ClusterOfProcesses, running_cluster
-from tests.free_ports import FIRST
+from tests.free_ports import free_ports
 from tests.gateway.kafka_4 import gateway_before
 from tests.waiting import PATIENCE_S, wait_until
 from tests.wire import Wire
@@ -46,11 +47,10 @@ PARTITIONS = 6
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfProcesses]:
     """Provide three brokers with a replicated topic of six partitions, two led by each broker."""
-    settings = ("broker.session.timeout.ms=1000", "broker.heartbeat.interval.ms=100", "offsets.topic.num.partitions=6")
+    # A broker that stands still for a moment keeps its leadership: only one test kills a broker.
+    settings = ("broker.session.timeout.ms=6000", "broker.heartbeat.interval.ms=100", "offsets.topic.num.partitions=6")
     with running_cluster(tmp_path_factory.mktemp("cluster"), 3, *settings) as running:
-        with running.wire(1) as wire:
-            topic = CreatableTopic(name="t", num_partitions=PARTITIONS, replication_factor=3)
-            wire.ask(ApiKey.CREATE_TOPICS, 4, CreateTopicsRequest(topics=[topic], timeout_ms=10000))
+        create(running, 1, "t", partitions=PARTITIONS, replicas=3)
         yield running
 
 
@@ -169,21 +169,21 @@ def test_groups_are_found_at_their_coordinators(wire: Wire) -> None:
 
 def test_each_broker_has_a_port(cluster: ClusterOfProcesses) -> None:
     """Node ids and leaders are upstream's; a connection to a broker's port reaches that broker and no other."""
-    ports = f"{FIRST - 100}-{FIRST - 96}"
-    with gateway_before(cluster.bootstrap, {"gregor.gateway.broker.ports": ports}) as gateway:
+    first = free_ports(5)
+    with gateway_before(cluster.bootstrap, {"gregor.gateway.broker.ports": f"{first}-{first + 4}"}) as gateway:
         with Wire(("127.0.0.1", gateway.listening[0].port)) as wire:
             answer = wire.ask(ApiKey.METADATA, 1, MetadataRequest(topics=[MetadataRequestTopic(name="t")]))
         assert sorted((broker.node_id, broker.port) for broker in answer.brokers) == [
-            (node, FIRST - 100 + node) for node in (1, 2, 3)
+            (node, first + node) for node in (1, 2, 3)
         ]
         parts = sorted(answer.topics[0].partitions, key=lambda part: part.partition_index)
         assert [part.leader_id for part in parts] == cluster.leaders(1, "t")
-        with Wire(("127.0.0.1", FIRST - 98)) as second:
+        with Wire(("127.0.0.1", first + 2)) as second:
             codes = {index: code for index, (code, _) in produce_to_all(second, b"ports").items()}
         assert codes == {
             part.partition_index: 0 if part.leader_id == 2 else ErrorCode.NOT_LEADER_OR_FOLLOWER for part in parts
         }
-        with Wire(("127.0.0.1", FIRST - 96)) as missing, pytest.raises(ConnectionError):
+        with Wire(("127.0.0.1", first + 4)) as missing, pytest.raises(ConnectionError):
             missing.ask(ApiKey.METADATA, 0, MetadataRequest())
 
 
@@ -206,9 +206,10 @@ def test_hints_at_the_leader_have_addresses_of_the_gateway(
     topic_id = wire.ask(ApiKey.METADATA, 10, named).topics[0].topic_id
     leaders = cluster.leaders(2, "alone")
     index = leaders.index(1)
+    first = free_ports(5)
     with (
-        gateway_before(cluster.bootstrap, {"gregor.gateway.broker.ports": f"{FIRST - 100}-{FIRST - 96}"}),
-        Wire(("127.0.0.1", FIRST - 98)) as second,
+        gateway_before(cluster.bootstrap, {"gregor.gateway.broker.ports": f"{first}-{first + 4}"}),
+        Wire(("127.0.0.1", first + 2)) as second,
     ):
         fetched = fetch_by_id(second, topic_id, index)
         assert fetched.responses[0].partitions[0].current_leader.leader_id == 1
@@ -216,7 +217,7 @@ def test_hints_at_the_leader_have_addresses_of_the_gateway(
         data = [TopicProduceData(name="alone", partition_data=[PartitionProduceData(index=index, records=records)])]
         produced = second.ask(ApiKey.PRODUCE, 10, ProduceRequest(acks=1, timeout_ms=5000, topic_data=data))
         for answer in (fetched, produced):
-            assert [(node.node_id, node.port) for node in answer.node_endpoints] == [(1, FIRST - 99)]
+            assert [(node.node_id, node.port) for node in answer.node_endpoints] == [(1, first + 1)]
     # With one address the gateway itself sends a partition to a former leader, here because of wrong metadata.
     wrong = [MetadataResponsePartition(partition_index=n, leader_id=2) for n in range(PARTITIONS)]
     gateway.upstream.learn(
@@ -279,26 +280,22 @@ def test_a_fetch_of_known_and_unknown_partitions_is_answered_for_each(wire: Wire
 def test_a_consumer_of_partitions_of_several_leaders_reads_every_record_once(cluster: ClusterOfProcesses) -> None:
     """Its fetches are sent ahead to each leader; the gateway converts zstd, so that they are held."""
     settings = {"gregor.message.downconversion.zstd.codec": "gzip", "gregor.gateway.metadata.refresh.ms": "200"}
-    with cluster.wire(1) as direct:
-        topic = CreatableTopic(name="ahead", num_partitions=PARTITIONS, replication_factor=1)
-        direct.ask(ApiKey.CREATE_TOPICS, 4, CreateTopicsRequest(topics=[topic], timeout_ms=10000))
+    create(cluster, 1, "ahead", partitions=PARTITIONS)
     with gateway_before(cluster.bootstrap, settings) as gateway, Wire(("127.0.0.1", gateway.listening[0].port)) as wire:
         chance = random.Random(1)
         for _ in range(60):
             records = [Record(n, 1, None, chance.randbytes(3000)) for n in range(4)]
             data = memoryview(v2.build_batch(records, codec=Codec.ZSTD))
-            parts = [PartitionProduceData(index=index, records=data) for index in range(PARTITIONS)]
-            request = ProduceRequest(
-                acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="ahead", partition_data=parts)]
-            )
-            wait_until(
-                lambda request=request: (
-                    not any(  # type: ignore[misc]
-                        part.error_code
-                        for part in wire.ask(ApiKey.PRODUCE, 7, request).responses[0].partition_responses
-                    )
-                )
-            )
+            unwritten = set(range(PARTITIONS))
+
+            def is_written_to_all(data: memoryview = data, unwritten: set[int] = unwritten) -> bool:
+                parts = [PartitionProduceData(index=index, records=data) for index in unwritten]
+                topics = [TopicProduceData(name="ahead", partition_data=parts)]
+                answer = wire.ask(ApiKey.PRODUCE, 7, ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics))
+                unwritten -= {part.index for part in answer.responses[0].partition_responses if not part.error_code}
+                return not unwritten
+
+            wait_until(is_written_to_all)
         offsets = dict.fromkeys(range(PARTITIONS), 0)
         was_ahead = False
         while min(offsets.values()) < 240:

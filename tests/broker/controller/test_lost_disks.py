@@ -15,7 +15,7 @@ from tests.cluster_of_processes import ClusterOfProcesses, running_cluster, unti
 
 pytestmark = pytest.mark.slow
 
-SETTINGS = ("broker.session.timeout.ms=1500", "broker.heartbeat.interval.ms=100", "offsets.topic.num.partitions=1")
+SETTINGS = ("broker.session.timeout.ms=6000", "broker.heartbeat.interval.ms=100", "offsets.topic.num.partitions=1")
 UNCLEAN = 1
 
 

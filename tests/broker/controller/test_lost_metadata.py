@@ -17,7 +17,7 @@ from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
-SETTINGS = ("broker.session.timeout.ms=2000", "broker.heartbeat.interval.ms=100", "offsets.topic.num.partitions=1")
+SETTINGS = ("broker.session.timeout.ms=6000", "broker.heartbeat.interval.ms=100", "offsets.topic.num.partitions=1")
 METADATA = "__cluster_metadata-0"
 
 
