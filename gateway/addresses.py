@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 from ..broker.config import BrokerConfig, ConfigError
+from ..broker.config.listeners import Endpoint, parse_endpoints
 from ..broker.server.advertised import advertised_address
 from ..broker.server.client_connection import Address, ClientConnection
 from ..protocol.apis import AnyApiKey, ApiKey, response_class
@@ -15,6 +17,9 @@ from ..protocol.field_meanings import FieldMeaning, field_meanings, fields_of
 from ..protocol.message_places import carried_fields, entries_of, layout_of
 from ..protocol.schema import Entity, Message, Struct
 
+logger = logging.getLogger(__name__)
+
+BROKER_PORTS = "gregor.gateway.broker.ports"
 NO_NODE = -1
 HOST = "host"
 LARGEST_PORT = 65535
@@ -54,36 +59,87 @@ class OneAddress:
 
 
 class PortForEachBroker:
-    """A port for each broker: the first port of the range plus the node id, on the host that the client knows."""
+    """A port for each broker: the first port of the listener's range plus the node id, on the host that clients know.
+
+    A broker without a port is named in the log once.
+    """
 
     changes_node_ids = False
 
-    def __init__(self, config: BrokerConfig, ports: range) -> None:
+    def __init__(self, config: BrokerConfig, ports: Mapping[str, range]) -> None:
+        """Take the ports of each listener, by its name."""
         self._config = config
         self.ports = ports
+        self._without_port: set[int] = set()
 
     def bound_node(self, client: ClientConnection) -> int | None:
-        port = client.local_address[1]
-        return port - self.ports.start if port in self.ports else None
+        ports, port = self.ports[client.listener_name], client.local_address[1]
+        return port - ports.start if port in ports else None
 
     def node(self, node: int) -> int:
         return node
 
     def address(self, node: int, client: ClientConnection) -> Address | None:
+        ports = self.ports[client.listener_name]
+        port = ports.start + node
+        if port not in ports:
+            self._report(node, ports)
+            return None
         host, _ = advertised_address(self._config, client)
-        port = self.ports.start + node
-        return (host, port) if port in self.ports else None
+        return host, port
+
+    def _report(self, node: int, ports: range) -> None:
+        if node in self._without_port:
+            return
+        self._without_port.add(node)
+        logger.warning(
+            "clients cannot reach broker %d, which would have port %d: extend the range %d-%d of %s",
+            node,
+            ports.start + node,
+            ports.start,
+            ports.stop - 1,
+            BROKER_PORTS,
+        )
 
 
 def addresses_of(config: BrokerConfig) -> OneAddress | PortForEachBroker:
-    """Return the mapping that `gregor.gateway.broker.ports` chooses. Raises ConfigError for an invalid range."""
+    """Return the mapping that `gregor.gateway.broker.ports` chooses. Raises ConfigError for invalid ranges."""
     text = config.gregor_gateway_broker_ports
     if not text:
         return OneAddress(config)
+    ranges = [_port_range(part) for part in text.split(",")]
+    listeners = parse_endpoints("listeners", config.listeners)
+    if len(ranges) != len(listeners):
+        raise ConfigError(
+            f"{BROKER_PORTS}={text}: write a range for each of the {len(listeners)} listeners, as FIRST-LAST,FIRST-LAST"
+        )
+    owners = {(listener.host, listener.port): listener.name for listener in listeners}
+    for listener, ports in zip(listeners, ranges, strict=True):
+        for port in ports:
+            other = owners.setdefault((listener.host, port), f"a broker at {listener.name}")
+            if other != f"a broker at {listener.name}":
+                raise ConfigError(f"{BROKER_PORTS}={text}: port {port} is also that of {other}")
+    return PortForEachBroker(config, dict(zip((listener.name for listener in listeners), ranges, strict=True)))
+
+
+def endpoints_of(config: BrokerConfig, addresses: OneAddress | PortForEachBroker) -> list[Endpoint]:
+    """Return the listeners, and one endpoint for each port of a broker, on the interface of its listener."""
+    listeners = parse_endpoints("listeners", config.listeners)
+    if isinstance(addresses, OneAddress):
+        return listeners
+    return listeners + [
+        Endpoint(listener.name, listener.host, port, BROKER_PORTS)
+        for listener in listeners
+        for port in addresses.ports[listener.name]
+    ]
+
+
+def _port_range(text: str) -> range:
+    """Return the ports FIRST-LAST. Raises ConfigError."""
     first, last = map(int, text.split("-"))
     if not 0 < first <= last <= LARGEST_PORT:
-        raise ConfigError(f"gregor.gateway.broker.ports={text}: write FIRST-LAST, from 1 to {LARGEST_PORT}")
-    return PortForEachBroker(config, range(first, last + 1))
+        raise ConfigError(f"{BROKER_PORTS}={text.strip()}: write FIRST-LAST, from 1 to {LARGEST_PORT}")
+    return range(first, last + 1)
 
 
 @cache

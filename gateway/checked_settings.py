@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..broker.config import BrokerConfig, ConfigError
 from ..broker.config.listener_rules import ANY_ADDRESS
-from ..broker.config.listeners import Endpoint, parse_endpoints, security_protocol
+from ..broker.config.listeners import Endpoint, security_protocol
 from ..client.errors import ConfigError as ClientConfigError
 from ..client.wire.cluster import parse_servers
 from ..security.sasl import SCRAM_MECHANISMS
@@ -12,13 +14,14 @@ from ..security.sasl import SCRAM_MECHANISMS
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-def check_settings(config: BrokerConfig) -> None:
-    """Check the listeners against the upstream brokers and the logins. Raises ConfigError."""
-    endpoints = parse_endpoints("listeners", config.listeners)
+def check_settings(config: BrokerConfig, endpoints: Iterable[Endpoint]) -> None:
+    """Check the endpoints of a gateway against the upstream brokers and the logins. Raises ConfigError."""
+    endpoints = list(endpoints)
     for host, port in upstream_servers(config):
-        if any(_is_at(endpoint, host, port) for endpoint in endpoints):
+        own = next((endpoint for endpoint in endpoints if _is_at(endpoint, host, port)), None)
+        if own is not None:
             raise ConfigError(
-                f"gregor.gateway.upstream: {host}:{port} is a listener of the gateway itself; change one of the two"
+                f"gregor.gateway.upstream: {host}:{port} is an address of the gateway itself; change it or {own.key}"
             )
     names = {endpoint.name for endpoint in endpoints}
     uses_sasl = any(security_protocol(name, config.security_protocols).startswith("SASL_") for name in names)

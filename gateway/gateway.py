@@ -16,7 +16,7 @@ from ..broker.server.readiness import Readiness
 from ..broker.server.server import Server
 from ..broker.server.socket_options import socket_options
 from ..storage.clock import Clock, SystemClock
-from .addresses import PortForEachBroker, addresses_of
+from .addresses import addresses_of, endpoints_of
 from .checked_settings import check_settings
 from .fetching.buffer_memory import BufferMemory
 from .responder import Responder
@@ -48,10 +48,11 @@ class Gateway:
     def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
         """Assemble the gateway. Raises ConfigError."""
         self.config = config
-        check_settings(config)
         clock = clock or SystemClock()
         self._readiness = Readiness(config.gregor_network_busy_poll_max_us)
         self._addresses = addresses_of(config)
+        self._endpoints = endpoints_of(config, self._addresses)
+        check_settings(config, self._endpoints)
         self.upstream = Upstream(config, self._readiness)
         self.sessions = Sessions(
             clock, config.gregor_client_census_max_clients, self.upstream, self._addresses.bound_node
@@ -78,9 +79,8 @@ class Gateway:
 
     async def run(self, started: Callable[[], None]) -> None:
         """Serve until `stop`, and call ``started`` once connections are accepted. Raises ListenerError."""
-        endpoints = self._endpoints()
         server = Server(
-            endpoints,
+            self._endpoints,
             self._responder,
             self.sessions,
             self.config,
@@ -165,11 +165,3 @@ class Gateway:
                 nursery.start_soon(listener.run, cluster)
         finally:
             cluster.close()
-
-    def _endpoints(self) -> list[Endpoint]:
-        """Return the listeners, and one for each port of a broker on the interface of the first listener."""
-        endpoints = parse_endpoints("listeners", self.config.listeners)
-        if isinstance(self._addresses, PortForEachBroker):
-            first = endpoints[0]
-            endpoints += [Endpoint(first.name, first.host, port) for port in self._addresses.ports]
-        return endpoints

@@ -15,10 +15,11 @@ class GatewayKeys:
     gregor_gateway_upstream = pieces((), "Bootstrap servers, as host:port, of the Kafka cluster behind the gateway.")
     gregor_gateway_broker_ports = string(
         "",
-        "Ports, as FIRST-LAST, of which a gateway opens one for each upstream broker: FIRST plus the node id."
-        " Without this key, one address serves the whole cluster.",
-        pattern=r"(\d{1,5}-\d{1,5})?",
-        otherwise="Write the range as FIRST-LAST",
+        "Ports, as FIRST-LAST, of which a gateway opens one for each upstream broker: FIRST plus the node id. With"
+        " several listeners, one range for each, in their order: FIRST-LAST,FIRST-LAST. Without this key, one address"
+        " serves the whole cluster.",
+        pattern=r"(\d{1,5}-\d{1,5}( *, *\d{1,5}-\d{1,5})*)?",
+        otherwise="Write the range as FIRST-LAST, one for each listener",
     )
     gregor_gateway_buffer_memory = long(
         33554432,

@@ -7,7 +7,7 @@ import logging
 import re
 import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from .keys import ConfigError
@@ -29,6 +29,8 @@ class Endpoint:
     name: str
     host: str
     port: int
+    key: str = field(default="listeners", compare=False)
+    """The configuration key that has this address, for error messages."""
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -45,7 +47,8 @@ def parse_endpoints(key: str, items: Iterable[str]) -> list[Endpoint]:
         found = ENDPOINT.fullmatch(item.strip())
         if found is None or not 0 <= int(found["port"]) <= 65535:
             raise ListenerError(f"{key}: {item!r} is not of the form NAME://host:port")
-        endpoints.append(Endpoint(found["name"].upper(), found["v6"] or found["host"] or "", int(found["port"])))
+        host = found["v6"] or found["host"] or ""
+        endpoints.append(Endpoint(found["name"].upper(), host, int(found["port"]), key))
     names = [endpoint.name for endpoint in endpoints]
     if len(set(names)) < len(names):
         raise ListenerError(f"{key}: each listener must have a different name")
@@ -79,11 +82,11 @@ class SocketOptions:
     receive_buffer_bytes: int = -1
 
 
-def open_sockets(endpoint: Endpoint, options: SocketOptions, key: str = "listeners") -> list[socket.socket]:
+def open_sockets(endpoint: Endpoint, options: SocketOptions) -> list[socket.socket]:
     """Return listening, non-blocking sockets for every address of the endpoint's host that this machine has.
 
     All interfaces are one socket for both IP versions if the system has IPv6. Raises ListenerError, whose text names
-    the configuration ``key`` of the endpoint.
+    the configuration key of the endpoint.
     """
     sockets: list[socket.socket] = []
     port = endpoint.port
@@ -107,7 +110,9 @@ def open_sockets(endpoint: Endpoint, options: SocketOptions, key: str = "listene
         for opened in sockets:
             opened.close()
         reason = error.strerror or str(error)
-        raise ListenerError(f"cannot listen on {endpoint}: {reason}; change {key} or free that port") from error
+        raise ListenerError(
+            f"cannot listen on {endpoint}: {reason}; change {endpoint.key} or free that port"
+        ) from error
     return sockets
 
 

@@ -60,7 +60,7 @@ class HttpListener:
         (endpoint,) = parse_endpoints(self._key, [address])
         if endpoint.name != "HTTP":
             raise ListenerError(f"{self._key}: {address!r} is not of the form http://host:port")
-        sockets = open_sockets(endpoint, SocketOptions(backlog=BACKLOG), self._key)
+        sockets = open_sockets(endpoint, SocketOptions(backlog=BACKLOG))
         self._sockets += sockets
         self.bound.append(Endpoint("http", endpoint.host, sockets[0].getsockname()[1]))
 

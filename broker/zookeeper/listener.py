@@ -69,7 +69,7 @@ class ZooKeeperListener:
                 (endpoint,) = parse_endpoints(KEY, [address])
                 if endpoint.name != SCHEME:
                     raise ListenerError(f"{KEY}: {address!r} is not of the form zookeeper://host:port")
-                opened = open_sockets(endpoint, SocketOptions(config.socket_listen_backlog_size), KEY)
+                opened = open_sockets(endpoint, SocketOptions(config.socket_listen_backlog_size))
                 self._sockets += opened
                 self.bound.append(Endpoint(SCHEME.lower(), endpoint.host, opened[0].getsockname()[1]))
         except ListenerError:

@@ -58,5 +58,18 @@ def test_a_port_in_use_is_reported_in_one_line() -> None:
         listener = f"PLAINTEXT://127.0.0.1:{taken.getsockname()[1]}"
         ended = gateway("--upstream", "127.0.0.1:1", "--override", f"listeners={listener}")
     assert ended.returncode == 1
-    assert ended.stderr.startswith(f"gregor: cannot listen on {listener}: Address already in use")
+    assert ended.stderr.startswith(f"gregor: cannot listen on {listener}: Address already in use; change listeners")
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_the_port_of_a_broker_in_use_is_reported_with_its_key() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        options = ("--override", "listeners=PLAINTEXT://127.0.0.1:0")
+        ended = gateway(
+            "--upstream", "127.0.0.1:1", *options, "--override", f"gregor.gateway.broker.ports={port}-{port}"
+        )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(f"gregor: cannot listen on PLAINTEXT://127.0.0.1:{port}: Address already in use;")
+    assert "change gregor.gateway.broker.ports" in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
