@@ -24,6 +24,7 @@ except ImportError:
 from ...protocol.apis import ApiKey
 from ...protocol.records.compression import Codec
 from ...protocol.records.validation import FIRST_ZSTD_PRODUCE_VERSION
+from ...storage.log.append_result import AppendOrigin
 from ..server.receive_buffer_cy import InvalidFrameError
 
 if not cython.compiled:
@@ -35,7 +36,8 @@ if not cython.compiled:
 
 if TYPE_CHECKING:
     from ...storage.clock import Clock
-    from ...storage.log.partition_log import AppendResult
+    from ...storage.log.append_result import AppendResult
+    from ...storage.log.appendable_log_cy import AppendableLog
     from ..monitoring.metrics import Metrics
     from ..quotas.enforcement import ClientQuotas
     from ..replicas.partition import Partition
@@ -50,6 +52,7 @@ _FIRST_ZSTD_VERSION = FIRST_ZSTD_PRODUCE_VERSION
 _CLIENT_ID_AT = 10
 _LENGTH_BYTES = 4
 ZSTD, LZ4 = Codec.ZSTD, Codec.LZ4
+CLIENT = AppendOrigin.CLIENT
 MOST_ANSWERS = 256
 """Most requests of a connection that are answered before others get their turn."""
 
@@ -88,7 +91,7 @@ class PlainLane:
         first_version: int,
         last_version: int,
     ) -> None:
-        self._partitions = partitions
+        self._partitions = partitions.encoded
         self._clock = clock
         self._metrics = metrics
         self._errors = metrics.response_errors
@@ -122,7 +125,7 @@ class PlainLane:
         if client.client_id_bytes is None or self._quotas.is_active or len(frame) <= _CLIENT_ID_AT:
             return None
         # The frame is given once more for its C type.
-        answer = self._answered(frame, frame, 0, len(frame), client, True)
+        answer = self._answered(frame, frame, 0, len(frame), client, self._clock.now_ms(), True)
         if answer is None:
             return None
         client.request_counts[PRODUCE, self._version] += 1
@@ -146,6 +149,7 @@ class PlainLane:
         answers = self._answers
         counted_version = -1
         counted = 0
+        now_ms = self._clock.now_ms()
         while len(answers) < MOST_ANSWERS:
             try:
                 end = buffer.frame_end()
@@ -154,7 +158,7 @@ class PlainLane:
                 break
             if end == 0:
                 break
-            answer = self._answered(memory, view, buffer.consumed + 4, end, client, False)
+            answer = self._answered(memory, view, buffer.consumed + 4, end, client, now_ms, False)
             if answer is None:
                 break
             buffer.consume(end)
@@ -171,7 +175,14 @@ class PlainLane:
             client.request_counts[PRODUCE, version] += request_count
 
     def _answered(
-        self, memory: memoryview, view: memoryview, start: int, end: int, client: ClientConnection, waits: bool
+        self,
+        memory: memoryview,
+        view: memoryview,
+        start: int,
+        end: int,
+        client: ClientConnection,
+        now_ms: int,
+        waits: bool,
     ) -> Any:
         """Answer the request from ``start`` to ``end``; return None, with nothing done, if it is not plain.
 
@@ -197,7 +208,8 @@ class PlainLane:
         if not decode_plain(view[:end], position, version, request) or (request.acks != 1 and request.acks != -1):
             return None
         topic = bytes(data[request.name_at : request.name_end])
-        partition = self._partitions.find_encoded(topic, request.partition)
+        partitions = self._partitions.get(topic)
+        partition = None if partitions is None else partitions.get(request.partition)
         if partition is None or partition.is_internal:
             return None
         # With other replicas, an answer to acks=all comes later.
@@ -208,17 +220,19 @@ class PlainLane:
         elif partition.role is not None and (request.acks != 1 or partition.leadership is None):
             return None
         records_at = request.records_at
+        log = partition.log
         batch = check_plain_batch(
             view[records_at : request.records_end],
-            partition.append_rules,
-            self._clock.now_ms(),
+            log.append_rules or partition.append_rules,
+            now_ms,
             ZSTD if version >= _FIRST_ZSTD_VERSION else LZ4,
         )
         if batch is None:
             return None
         correlation_id = int32_at(data, start + 4)
         try:
-            result = partition.append(Produced(memory[records_at : request.records_end], [batch]))
+            produced = Produced(memory[records_at : request.records_end], [batch])
+            result = self._append(partition, log, produced, now_ms)
         except Exception as error:
             return self._refuse(error, partition, version, correlation_id)
         self._metrics.count_plain_produce(partition.topic, batch)
@@ -233,3 +247,9 @@ class PlainLane:
         if self._errors is not None:
             self._errors.add_success(PRODUCE)
         return answer
+
+    def _append(self, partition: Partition, log: AppendableLog, produced: Produced, now_ms: int) -> AppendResult:
+        """Append as `Partition.append` does, whose common case is inlined because this is the hot path."""
+        if partition.role is None and not partition.waiters:
+            return log.append(produced, partition.leader_epoch, CLIENT, now_ms)
+        return partition.append(produced)

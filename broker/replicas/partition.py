@@ -77,11 +77,8 @@ class Partition:
     __slots__ = (
         "_followers_waiting",
         "_order",
-        "_rules",
-        "_rules_config",
         "_undeleted",
         "_unreplicated",
-        "_waiters",
         "index",
         "is_internal",
         "leader_epoch",
@@ -89,6 +86,7 @@ class Partition:
         "on_waiting",
         "role",
         "topic",
+        "waiters",
     )
 
     def __init__(self, log: PartitionLog, *, leader_epoch: int = 0) -> None:
@@ -100,22 +98,21 @@ class Partition:
         self.role: Leadership | Following | None = None
         self.on_waiting: Callable[[Partition], None] | None = None
         """Called when an operation begins to wait for replicas; `PartitionRegistry` sets it."""
-        self._waiters: set[PartitionWaiter] = set()
+        self.waiters: set[PartitionWaiter] = set()
+        """Notified of each append that replicas need not have."""
         self._followers_waiting: set[PartitionWaiter] = set()
         self._unreplicated: list[UnreplicatedAppend] = []
         """A heap."""
         self._undeleted: list[Undeleted] = []
         self._order = itertools.count()
-        self._rules_config: LogConfig | None = None
-        self._rules = AppendRules()
 
     @property
     def append_rules(self) -> AppendRules:
         """The rules for records that follow from the topic's present configuration."""
-        config = self.log.config
-        if config is not self._rules_config:
-            self._rules, self._rules_config = rules_of(config), config
-        return self._rules
+        rules = self.log.append_rules
+        if rules is None:
+            rules = self.log.append_rules = rules_of(self.log.config)
+        return rules
 
     # --- roles ---
 
@@ -213,9 +210,9 @@ class Partition:
         if self.role is not None:
             return self._append_and_replicate(produced, epoch, origin)
         result = self.log.append(produced, leader_epoch=epoch, origin=origin)
-        if self._waiters and not result.duplicate:
+        if self.waiters and not result.duplicate:
             size_bytes = len(produced.data)
-            for waiter in list(self._waiters):
+            for waiter in list(self.waiters):
                 waiter.appended(size_bytes)
         return result
 
@@ -234,7 +231,7 @@ class Partition:
         self.check_leader()
         result = self.log.append_as_follower(records, tags=tags)
         if self.role is None:
-            for waiter in list(self._waiters):
+            for waiter in list(self.waiters):
                 waiter.appended(len(records))
         else:
             self._tell_followers(len(records))
@@ -371,7 +368,7 @@ class Partition:
         code = self._code_of_replicated() if waiting else ErrorCode.NONE
         while waiting and waiting[0].offset < high_watermark:
             heapq.heappop(waiting).outcome.complete(code)
-        for waiter in list(self._waiters):
+        for waiter in list(self.waiters):
             waiter.changed()
 
     def _fail_waiting(self) -> None:
@@ -384,21 +381,21 @@ class Partition:
 
     def wake_waiters(self) -> None:
         """Notify delayed fetches that they must check this partition again."""
-        for waiter in [*self._waiters, *self._followers_waiting]:
+        for waiter in [*self.waiters, *self._followers_waiting]:
             waiter.changed()
 
     def watch(self, waiter: PartitionWaiter, *, is_follower: bool = False) -> None:
         """Notify ``waiter`` of every change from now on; followers also of records above the high watermark."""
-        (self._followers_waiting if is_follower else self._waiters).add(waiter)
+        (self._followers_waiting if is_follower else self.waiters).add(waiter)
 
     @property
     def is_watched(self) -> bool:
         """Whether anything waits for changes."""
-        return bool(self._waiters or self._followers_waiting)
+        return bool(self.waiters or self._followers_waiting)
 
     def unwatch(self, waiter: PartitionWaiter) -> None:
         """Remove a waiter."""
-        self._waiters.discard(waiter)
+        self.waiters.discard(waiter)
         self._followers_waiting.discard(waiter)
 
 

@@ -19,7 +19,8 @@ class PartitionRegistry:
         """Register ``partitions``; ``exists`` tells whether the cluster has a partition, here or elsewhere."""
         self._exists = exists
         self._topics: dict[str, dict[int, Partition]] = {}
-        self._encoded: dict[bytes, dict[int, Partition]] = {}
+        self.encoded: dict[bytes, dict[int, Partition]] = {}
+        """All partitions, by the bytes of the topic's name and then by index, not to be changed."""
         self._offline: set[AnyTopicPartition] = set()
         self.waiting = WaitingPartitions()
         for partition in partitions:
@@ -39,7 +40,7 @@ class PartitionRegistry:
 
     def find_encoded(self, topic: bytes, index: int) -> Partition | None:
         """Return the partition as `find` does, by the bytes of the topic's name."""
-        partitions = self._encoded.get(topic)
+        partitions = self.encoded.get(topic)
         return None if partitions is None else partitions.get(index)
 
     def get(self, topic: str, index: int) -> Partition:
@@ -79,7 +80,7 @@ class PartitionRegistry:
         partitions[partition.index] = partition
         partition.on_waiting = self.waiting.add
         self._offline.discard((partition.topic, partition.index))
-        self._encoded[partition.topic.encode()] = partitions
+        self.encoded[partition.topic.encode()] = partitions
 
     @property
     def offline_count(self) -> int:
@@ -106,6 +107,6 @@ class PartitionRegistry:
         if partition is not None:
             if not partitions:
                 del self._topics[topic]
-                del self._encoded[topic.encode()]
+                del self.encoded[topic.encode()]
             partition.retire()
         return partition

@@ -2,6 +2,7 @@
 
 cimport cython
 
+from .byte_transport_cy cimport ByteTransport
 from .receive_buffer_cy cimport ReceiveBuffer
 
 cdef int _HANGUP, _WOULD_BLOCK
@@ -9,9 +10,10 @@ cdef int _HANGUP, _WOULD_BLOCK
 
 @cython.final
 cdef class Answering:
-    cdef object _transport, _responder, _client, _sleep, _times, _clock, _pending, _frame, _in_hand, _large, _sending
+    cdef ByteTransport _transport
+    cdef object _responder, _client, _sleep, _times, _clock, _pending, _frame, _in_hand, _large, _sending
     cdef ReceiveBuffer _buffer
-    cdef bint _waits_for_all, _is_working, _may_have_input, _is_at_end, _is_draining
+    cdef bint _waits_for_all, _is_working, _may_have_input, _has_hung_up, _is_at_end, _is_draining
     cdef readonly object last_active
 
     cpdef work(self)
@@ -25,10 +27,10 @@ cdef class Answering:
     cdef _check_client_is_here(self)
     cdef bint _has_rest(self) except -1
 
-    @cython.locals(count=Py_ssize_t, is_full=bint)
+    @cython.locals(count=Py_ssize_t)
     cdef _read_and_answer(self)
 
-    @cython.locals(turn_end=double)
+    @cython.locals(turn_end=double, transport=ByteTransport)
     cdef _answer_received(self)
 
     @cython.locals(answers=list)

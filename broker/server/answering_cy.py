@@ -19,13 +19,14 @@ import trio
 
 from ...protocol.apis import ApiKey
 from .bulk_sending import close
+from .byte_transport_cy import GATHERED_BYTES
 from .client_connection import ClientConnection, ClientGoneError, UnanswerableError
 from .need import Need
 from .parts import BUFFERS, Answer, FileSlice, Sink, total_size
 from .pending import Pending, completed
 from .readiness import HANGUP
-from .receive_buffer_cy import LENGTH
-from .transport import COPIED_BYTES, GATHERED_BYTES, WOULD_BLOCK
+from .receive_buffer_cy import LENGTH, WOULD_BLOCK
+from .transport import COPIED_BYTES
 
 if TYPE_CHECKING:
     from .bulk_sending import BulkSending, LargeAnswers
@@ -84,6 +85,8 @@ class Answering:
         """The present answer while threads send it: no request is handled, and no other answer sent."""
         self._is_working = False
         self._may_have_input = True
+        self._has_hung_up = False
+        """Whether the kernel has told that the client has closed its side."""
         self._is_at_end = False
         """Whether the client has closed its side and all its bytes are read."""
         self._is_draining = False
@@ -155,6 +158,7 @@ class Answering:
         """Handle input or a disconnect, here or in the connection's own task; return whether to call it again soon."""
         self._may_have_input = True
         if events & _HANGUP:
+            self._has_hung_up = True
             self._client.hangup.set()
         if self._sleep.task is None:
             return False
@@ -216,21 +220,22 @@ class Answering:
             return ANSWER if self._pending else END
         if not self._may_have_input:
             return INPUT
-        space = self._buffer.space()
-        count = self._transport.receive_now(space)
+        if self._transport.plain_descriptor >= 0:
+            count = self._buffer.receive(self._transport.plain_descriptor)
+        else:
+            count = self._transport.receive_now(self._buffer.space())
+            self._buffer.received(max(count, 0))
         if count == _WOULD_BLOCK:
             self._may_have_input = False
             return INPUT
         if count == 0:
             self._is_at_end = True
             return ANSWER if self._pending else END
-        self._buffer.received(count)
         if self._times is not None:
             self._times.received()
         self.last_active = self._clock.current_time()
         # Fewer bytes than fit: the socket is empty, and the next bytes, except for the end, cause an event.
-        is_full = count == len(space)
-        self._may_have_input = is_full or self._transport.has_ended or self._client.hangup.is_set()
+        self._may_have_input = self._buffer.is_full() or self._transport.has_ended or self._has_hung_up
         need = self._answer_received()
         if need is None:
             return TURN if self._may_have_input else INPUT
@@ -240,7 +245,7 @@ class Answering:
         """Answer the complete frames and send the answers; return the condition to continue, None if done."""
         transport, pending, client, times = self._transport, self._pending, self._client, self._times
         responder = self._responder
-        turn_end = perf_counter() + TURN_S
+        turn_end = 0.0
         while True:
             # Without pending answers, which is usual, the next frame is handled at once.
             if pending or self._frame is not None or client.throttle_ms or self._has_present():
@@ -257,6 +262,8 @@ class Answering:
                 break
             if client.session_expires_at is not None:
                 self._check_session(frame, client.session_expires_at)
+            if not turn_end:
+                turn_end = perf_counter() + TURN_S
             if times is not None:
                 times.begin(frame)
             outcome = responder.answer(frame, client)

@@ -15,6 +15,7 @@ class Transport(Protocol):
     """A transport of bytes; `SocketTransport` is the one for plain sockets."""
 
     descriptor: int
+    plain_descriptor: int
     has_ended: bool
 
     def receive_now(self, space: memoryview) -> int: ...

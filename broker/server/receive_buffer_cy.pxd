@@ -3,6 +3,10 @@
 cimport cython
 
 from ...protocol.records.message_bytes cimport int32_at
+from .socket_calls cimport receive_bytes
+
+
+cdef int _EAGAIN, _WOULD_BLOCK
 
 
 @cython.final
@@ -14,6 +18,10 @@ cdef class ReceiveBuffer:
 
     cpdef bint is_empty(self)
     cpdef space(self)
+    @cython.locals(count=Py_ssize_t)
+    cpdef Py_ssize_t receive(self, int descriptor) except -2
+    cpdef bint is_full(self)
+    cpdef _free_space(self)
     cpdef received(self, Py_ssize_t count)
 
     @cython.locals(start=Py_ssize_t, end=Py_ssize_t, size_bytes=Py_ssize_t)

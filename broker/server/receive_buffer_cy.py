@@ -5,6 +5,8 @@ This is ordinary Python that is also compiled: ``receive_buffer_cy.pxd`` has the
 
 from __future__ import annotations
 
+import os
+from errno import EAGAIN
 from struct import Struct
 
 try:
@@ -14,13 +16,18 @@ except ImportError:
 
 if not cython.compiled:
     from ...protocol.records.message_bytes import int32_at
+    from .socket_calls import receive_bytes
 
 LENGTH = Struct(">i")
+WOULD_BLOCK = -1
+"""The result of a read from a socket if no bytes have arrived."""
 INITIAL_BYTES = 4096
 STREAMING_BYTES = 128 * 1024
 """A client that keeps filling its buffer gets one of up to this size, which saves system calls."""
 KEPT_BYTES = 1 << 20
 """A buffer larger than this is released once it is empty."""
+_EAGAIN = EAGAIN
+_WOULD_BLOCK = WOULD_BLOCK
 
 
 class InvalidFrameError(ValueError):
@@ -62,13 +69,35 @@ class ReceiveBuffer:
 
     def space(self) -> memoryview:
         """Return the free space for the next bytes, at least one byte. Frames returned before become invalid."""
+        self._free_space()
+        return self.view[self._received :]
+
+    def receive(self, descriptor: int) -> int:
+        """Read available bytes of a plain, non-blocking socket into `space`; return their number.
+
+        It is 0 at the end of the stream, and `WOULD_BLOCK` if no bytes have arrived. Raises OSError.
+        """
+        self._free_space()
+        count = receive_bytes(descriptor, self._buffer, self._received)
+        if count >= 0:
+            self._received += count
+            return count
+        if count != -_EAGAIN:
+            raise OSError(-count, os.strerror(-count))
+        return _WOULD_BLOCK
+
+    def is_full(self) -> bool:
+        """Return whether the last bytes filled the space, so that the socket may have more."""
+        return self._received == len(self._buffer)
+
+    def _free_space(self) -> None:
+        """Make room for at least one byte."""
         if self._received == len(self._buffer):
             self._make_room()
         elif self.consumed == self._received:
             self.consumed = self._received = 0
             if len(self._buffer) > KEPT_BYTES:
                 self._replace(INITIAL_BYTES)
-        return self.view[self._received :]
 
     def received(self, count: int) -> None:
         """Record that ``count`` bytes were written to `space`."""

@@ -10,59 +10,36 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 import trio
 
+from .byte_transport_cy import GATHERED_BYTES, ByteSocket, ByteTransport
 from .parts import Buffer
+from .receive_buffer_cy import WOULD_BLOCK
 
-WOULD_BLOCK = -1
-"""The result of `SocketTransport.receive_now` if no bytes have arrived."""
+__all__ = ["COPIED_BYTES", "GATHERED_BYTES", "WOULD_BLOCK", "ByteSocket", "SocketTransport"]
+
 TURN_S = 0.0005
 """Longest time in seconds that a large answer is sent without a wait, before other tasks get their turn."""
 MOST_AWAITED_BYTES = 256 * 1024
 """Most bytes for which `SocketTransport.wake_at` waits."""
 COPIED_BYTES = 8 * 1024
 """Largest range of a file for which a copy costs less than a separate system call."""
-GATHERED_BYTES = 64 * 1024
-"""Approximate limit of the answers that are gathered in memory to be sent with one call."""
 
 
-class ByteSocket(Protocol):
-    """A non-blocking socket, plain or with TLS: its methods raise BlockingIOError where they would wait."""
-
-    def send(self, data: Buffer, flags: int = ..., /) -> int: ...
-    def recv_into(self, space: memoryview, /) -> int: ...
-    def setblocking(self, flag: bool, /) -> None: ...
-    def fileno(self) -> int: ...
-    def close(self) -> None: ...
-
-
-class SocketTransport:
+class SocketTransport(ByteTransport):
     """A transport of bytes over one connected, non-blocking socket.
 
     Small pieces are gathered and sent together; `send_file` sends the gathered bytes before the file's bytes in the
     same segments (MSG_MORE). Raises OSError when the client has disconnected.
     """
 
-    __slots__ = ("_awaited_bytes", "_gathered", "_socket", "_turn_began", "descriptor", "has_ended")
+    __slots__ = ("_awaited_bytes", "_turn_began")
 
     def __init__(self, client_socket: ByteSocket) -> None:
-        client_socket.setblocking(False)
-        self._socket = client_socket
-        self.descriptor = client_socket.fileno()
-        self.has_ended = False
-        """Whether the stream has ended although the socket is open: only TLS can say so."""
+        super().__init__(client_socket)
         self._awaited_bytes = 1
-        self._gathered = bytearray()
         self._turn_began = time.perf_counter()
-
-    def receive_now(self, space: memoryview) -> int:
-        """Read available bytes into ``space``; return their number, 0 at the end of the stream, or `WOULD_BLOCK`."""
-        try:
-            return self._socket.recv_into(space)
-        except BlockingIOError:
-            return WOULD_BLOCK
 
     def wake_at(self, size_bytes: int) -> None:
         """Let the socket become readable only with ``size_bytes`` of input, which must be on their way, or at its end.
@@ -73,43 +50,6 @@ class SocketTransport:
         if size_bytes != self._awaited_bytes and isinstance(self._socket, socket.socket):
             self._awaited_bytes = size_bytes
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size_bytes)
-
-    def gather(self, data: Buffer) -> None:
-        """Add ``data`` to the next flush."""
-        self._gathered += data
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether bytes that are written to the descriptor reach the client as they are."""
-        return type(self._socket) is socket.socket
-
-    def gathered_with(self, data: bytes) -> bytes:
-        """Return the gathered bytes, followed by ``data``."""
-        return bytes(self._gathered) + data
-
-    def forget_gathered(self) -> None:
-        """Drop the gathered bytes, which the caller sends."""
-        self._gathered = bytearray()
-
-    @property
-    def is_full(self) -> bool:
-        """Whether so many bytes are gathered that a flush is due."""
-        return len(self._gathered) > GATHERED_BYTES
-
-    def flush_now(self, flags: int = 0) -> bool:
-        """Send gathered bytes as far as possible without waiting; return whether all were sent."""
-        gathered = self._gathered
-        if not gathered:
-            return True
-        try:
-            sent = self._socket.send(gathered, flags)
-        except BlockingIOError:
-            return False
-        if sent < len(gathered):
-            del gathered[:sent]
-            return False
-        self._gathered = bytearray()
-        return True
 
     async def flush(self) -> None:
         """Send all gathered bytes."""
@@ -153,6 +93,7 @@ class SocketTransport:
 
     def close(self) -> None:
         """Close the socket; a task that waits for it gets trio.ClosedResourceError."""
+        self.plain_descriptor = -1
         if self._socket.fileno() >= 0:
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()

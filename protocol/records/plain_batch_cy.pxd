@@ -18,5 +18,6 @@ cdef int64_t _MAX_INT64
 cpdef check_plain_batch(const unsigned char[::1] data, rules, int64_t now_ms, newest_codec=*)
 
 @cython.locals(header=cython.p_const_uchar, size_bytes=Py_ssize_t, attributes=int, count=int64_t, producer_id=int64_t,
-               base_sequence=int32_t, base_timestamp=int64_t, walk=RecordWalk, is_good=bint)
+               base_sequence=int32_t, base_timestamp=int64_t, walk=RecordWalk, is_good=bint,
+               batch=ProducedBatch)
 cdef _checked(const unsigned char[::1] data, rules, int64_t earliest, int64_t latest, int newest_codec)

@@ -111,19 +111,20 @@ def _checked(
         return None
     if not is_good or walk.bad_timestamps or walk.bad_keys:
         return None
-    return ProducedBatch(
-        0,  # position
-        size_bytes,
-        2,  # magic
-        CODECS[attributes],
-        count,
-        walk.max_timestamp,
-        walk.index_of_max,
-        True,  # relative_offsets_honoured
-        walk.null_keys < count,
-        False,  # is_transactional
-        False,  # is_control
-        producer_id,
-        int16_at(header, _PRODUCER_EPOCH_AT),
-        base_sequence,
-    )
+    # Arguments of the constructor would be Python objects.
+    batch = ProducedBatch.__new__(ProducedBatch)
+    batch.position = 0
+    batch.size_bytes = size_bytes
+    batch.magic = 2
+    batch.codec = CODECS[attributes]
+    batch.record_count = count
+    batch.max_timestamp = walk.max_timestamp
+    batch.index_of_max_timestamp = walk.index_of_max
+    batch.relative_offsets_honoured = True
+    batch.keyed = walk.null_keys < count
+    batch.is_transactional = batch.is_control = False
+    batch.producer_id = producer_id
+    batch.producer_epoch = int16_at(header, _PRODUCER_EPOCH_AT)
+    batch.base_sequence = base_sequence
+    batch.base_offset = batch.last_offset = -1
+    return batch

@@ -14,6 +14,7 @@ except ImportError:
 
 from ...protocol.records.batches import BatchView
 from ..producers.producer_replay import marker_of
+from ..recovery.recovery import MAX_RELATIVE_OFFSET
 from .append_result import AppendOrigin, AppendResult
 
 if not cython.compiled:
@@ -22,9 +23,11 @@ if not cython.compiled:
 
 if TYPE_CHECKING:
     from ...protocol.records.control import EndTransactionMarker
+    from ...protocol.records.validation import AppendRules
     from ..clock import Clock
     from ..disk.directory_health import DirectoryHealth
     from ..producers.producer_state import ProducerBatch, ProducerStates
+    from .appendable_segment_cy import AppendableSegment
     from .flushing import Flusher
     from .leader_epochs import LeaderEpochs
     from .log_config import LogConfig
@@ -34,8 +37,12 @@ if TYPE_CHECKING:
     from .segment import Segment
 
 CLIENT = AppendOrigin.CLIENT
+NOT_READ = -(2**62)
+"""No time: the clock is read."""
 NO_TAIL = 2**63 - 1
 """The offset of the newest batch if several batches were appended at once."""
+_MAX_RELATIVE_OFFSET = MAX_RELATIVE_OFFSET
+_new_tuple = tuple.__new__
 
 
 class AppendableLog:
@@ -47,11 +54,14 @@ class AppendableLog:
         "_epochs",
         "_faults",
         "_flusher",
+        "_roll_after_ms",
         "_rolling",
+        "_segment_bytes",
         "_segments",
         "_stamps_append_time",
         "_tail_offset",
         "_tail_position",
+        "append_rules",
         "health",
         "high_watermark",
         "log_end_offset",
@@ -65,11 +75,14 @@ class AppendableLog:
     _epochs: LeaderEpochs
     _faults: LogFaults
     _flusher: Flusher
+    _roll_after_ms: int
     _rolling: RollingRules
+    _segment_bytes: int
     _segments: LogSegments
     _stamps_append_time: bool
     _tail_offset: int
     _tail_position: int
+    append_rules: AppendRules | None
     health: DirectoryHealth
     high_watermark: int
     log_end_offset: int
@@ -87,9 +100,16 @@ class AppendableLog:
         """Flush the log; see `PartitionLog`."""
         raise NotImplementedError
 
-    def append(self, produced: Produced, leader_epoch: int, origin: AppendOrigin = AppendOrigin.CLIENT) -> AppendResult:
+    def append(
+        self,
+        produced: Produced,
+        leader_epoch: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        receipt_ms: int = NOT_READ,
+    ) -> AppendResult:
         """Assign offsets to the validated batches and write them to the page cache.
 
+        ``receipt_ms`` is the present time, if the caller has read the clock.
         Raises BrokerError RECORD_LIST_TOO_LARGE, the errors of `producer_state`, KAFKA_STORAGE_ERROR if the disk fails.
         Then nothing is appended, unless the fsync of `flush.messages` failed; after that the log is offline.
         """
@@ -98,18 +118,19 @@ class AppendableLog:
         batches = produced.batches
         if not batches:
             return AppendResult(-1, -1, -1, self.log_start_offset, duplicate=False)
-        self._rolling.check_fits_a_segment(len(produced.data))
+        if len(produced.data) > self._segment_bytes:
+            self._rolling.check_fits_a_segment(len(produced.data))
         batch = batches[0]
         if batch.producer_id >= 0:
-            result = self._append_of_producer(produced, batch, leader_epoch, origin)
+            result = self._append_of_producer(produced, batch, leader_epoch, origin, receipt_ms)
         else:
-            result = self._write(produced, batch, leader_epoch)
+            result = self._write(produced, batch, leader_epoch, receipt_ms)
         if self._flusher.unflushed_count >= self._config.flush_messages:
             self.flush()
         return result
 
     def _append_of_producer(
-        self, produced: Produced, batch: ProducedBatch, leader_epoch: int, origin: AppendOrigin
+        self, produced: Produced, batch: ProducedBatch, leader_epoch: int, origin: AppendOrigin, receipt_ms: int
     ) -> AppendResult:
         producers = self.producers
         marker = None
@@ -123,23 +144,37 @@ class AppendableLog:
                 return AppendResult(
                     written.first_offset, written.last_offset, written.timestamp, self.log_start_offset, duplicate=True
                 )
-        result = self._write(produced, batch, leader_epoch)
+        result = self._write(produced, batch, leader_epoch, receipt_ms)
         if marker is not None:
             self._end_transaction(batch, marker)
         elif not batch.is_control:
             producers.record_data(batch)
         return result
 
-    def _write(self, produced: Produced, batch: ProducedBatch, leader_epoch: int) -> AppendResult:
+    def _write(self, produced: Produced, batch: ProducedBatch, leader_epoch: int, receipt_ms: int) -> AppendResult:
         base_offset = self.log_end_offset
-        receipt_ms = self._clock.now_ms()
+        if receipt_ms == NOT_READ:
+            receipt_ms = self._clock.now_ms()
         append_time_ms = receipt_ms if self._stamps_append_time else None
         last_offset = assign_offsets(
             produced, base_offset, leader_epoch=leader_epoch, log_append_time_ms=append_time_ms
         )
         self._store(produced.data, batch, leader_epoch, receipt_ms)
-        return AppendResult(
-            base_offset, last_offset, -1 if append_time_ms is None else append_time_ms, self.log_start_offset, False
+        # A named tuple's own constructor is a Python function.
+        return _new_tuple(
+            AppendResult,
+            (base_offset, last_offset, -1 if append_time_ms is None else append_time_ms, self.log_start_offset, False),
+        )
+
+    def _has_room(self, active: AppendableSegment, size_bytes: int, last_offset: int, timestamp_ms: int) -> bool:
+        """Return whether the active segment takes a batch for certain, which is the usual case."""
+        first = active.first_timestamp
+        return (
+            size_bytes <= self._segment_bytes - active.size_bytes
+            and last_offset - active.base_offset <= _MAX_RELATIVE_OFFSET
+            and not active.is_suspect
+            and first >= 0
+            and timestamp_ms - first <= self._roll_after_ms
         )
 
     def _store(
@@ -150,7 +185,9 @@ class AppendableLog:
         last_offset = batch.last_offset
         try:
             timestamp_ms = receipt_ms if batch.magic == 0 else batch.max_timestamp
-            if self._rolling.asks_for_new(active, len(data), last_offset, timestamp_ms):
+            if not self._has_room(active, len(data), last_offset, timestamp_ms) and self._rolling.asks_for_new(
+                active, len(data), last_offset, timestamp_ms
+            ):
                 active = self._roll(batch.base_offset)
             if epoch != self._epochs.latest:
                 self._epochs.assign(epoch, batch.base_offset)

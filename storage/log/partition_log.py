@@ -133,7 +133,10 @@ class PartitionLog(AppendableLog):
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._config = config
-        self._rolling = RollingRules(config, self._clock)
+        self._rolling = rolling = RollingRules(config, self._clock)
+        self._segment_bytes, self._roll_after_ms = rolling.segment_bytes, rolling.roll_after_ms
+        self.append_rules = None
+        """The rules for appended records that follow from the settings, once `Partition` has derived them."""
         self._stamps_append_time = config.is_log_append_time
 
     def _load_producers(self, *, had_none: bool = False) -> None:

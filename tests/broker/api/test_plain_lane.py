@@ -32,6 +32,7 @@ from gregor.protocol.messages import alter_client_quotas
 from gregor.protocol.messages.metadata import MetadataRequest
 from gregor.protocol.messages.produce import ProduceRequest
 from gregor.protocol.records.compression import Codec
+from gregor.storage.log.partition_log import PartitionLog
 from tests.asking import Asking, a_client
 from tests.broker.api.log_requests import answered, batch, frame_of, message_set, produce, response_of
 
@@ -235,8 +236,6 @@ async def test_refused_appends_are_answered_as_by_the_handler(
 async def test_a_full_disk_refuses_and_the_next_request_is_appended(
     asking: Asking, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    append = Partition.append
-
     def full(*_: object, **__: object) -> None:
         raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from OSError(errno.ENOSPC, "no space")
 
@@ -244,9 +243,9 @@ async def test_a_full_disk_refuses_and_the_next_request_is_appended(
         raise ZeroDivisionError
 
     for failing, code in ((full, ErrorCode.KAFKA_STORAGE_ERROR), (broken, ErrorCode.UNKNOWN_SERVER_ERROR)):
-        monkeypatch.setattr(Partition, "append", failing)
-        assert offsets(8, lane_answers(dispatcher, asking, filled(plain(8)))) == [(code, -1)]
-    monkeypatch.setattr(Partition, "append", append)
+        with monkeypatch.context() as broken_log:
+            broken_log.setattr(PartitionLog, "append", failing)
+            assert offsets(8, lane_answers(dispatcher, asking, filled(plain(8)))) == [(code, -1)]
     assert offsets(8, lane_answers(dispatcher, asking, filled(plain(8)))) == [(0, 0)]
     counters = asking.broker.services.metrics.topics["t"]
     assert (counters.produce_requests, counters.failed_produce_requests) == (3, 1)

@@ -58,3 +58,50 @@ async def received_by(client_side: socket.socket, size_bytes: int) -> bytes:
         await trio.lowlevel.wait_readable(client_side)
         received += client_side.recv(1 << 20)
     return bytes(received)
+
+
+async def test_a_closed_transport_does_not_use_the_next_socket_with_its_descriptor() -> None:
+    broker_side, client_side = socket.socketpair()
+    transport = SocketTransport(broker_side)
+    descriptor = transport.descriptor
+    transport.gather(b"for the first client")
+    transport.close()
+    client_side.close()
+    others = [end for _ in range(2) for end in socket.socketpair()]
+    try:
+        assert descriptor in [end.fileno() for end in others]
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            transport.flush_now()
+        for end in others:
+            end.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                end.recv(1)
+    finally:
+        for end in others:
+            end.close()
+
+
+async def test_a_disconnected_client_raises_the_error_of_the_system_call() -> None:
+    broker_side, client_side = socket.socketpair()
+    transport = SocketTransport(broker_side)
+    client_side.close()
+    transport.gather(b"an answer")
+    with pytest.raises(BrokenPipeError):
+        transport.flush_now()
+    transport.close()
+
+
+async def test_a_full_socket_keeps_the_gathered_bytes_that_it_has_not_accepted() -> None:
+    broker_side, client_side = socket.socketpair()
+    with client_side:
+        transport = SocketTransport(broker_side)
+        sent = bytes(range(256)) * 8192
+        transport.gather(sent)
+        assert not transport.flush_now()
+        received = bytearray(client_side.recv(1 << 20))
+        while not transport.flush_now():
+            received += client_side.recv(1 << 20)
+        transport.close()
+        while piece := client_side.recv(1 << 20):
+            received += piece
+    assert received == sent
