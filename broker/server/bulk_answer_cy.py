@@ -220,7 +220,8 @@ class BulkAnswer:
                 is_blocked = False
                 continue
             if must_send or (self.row == self.row_count and self._filled > self._at):
-                sent = self._send_output(out, kind == FILE)
+                # The client wakes up for the first bytes while the following ones are on their way.
+                sent = self._send_output(out, kind == FILE and self._has_begun)
                 if sent < 0 and sent != SOCKET_IS_FULL:
                     return self._failed(sent)
                 # A socket that accepts a part has no room for the rest.

@@ -23,21 +23,32 @@ class BulkRows:
     """
 
     def __init__(self) -> None:
-        self.table = array("q")
         self.heads = bytearray()
         self.count = 0
         self.begins_converted = False
         self._has_first = False
+        self._columns: list[int] = []
+        """The columns of all rows, one after the other."""
+        self._table: array[int] | None = None
+
+    @property
+    def table(self) -> array[int]:
+        """The columns of all rows, one after the other. No rows may be added from now on."""
+        if self._table is None:
+            self._table = array("q", self._columns)
+        return self._table
 
     def add_bytes(self, data: Buffer) -> None:
         """Add a copy of ``data``."""
-        self._add(BYTES, len(data), 0, len(self.heads))
+        self._columns += (BYTES, len(data), 0, len(self.heads), 0, 0, 0, 0, 0, 0, 0)
         self.heads += data
+        self.count += 1
 
     def add_file(self, descriptor: int, position: int, size_bytes: int) -> None:
         """Add a range of an open file."""
         self._has_first = True
-        self._add(FILE, size_bytes, descriptor, position)
+        self._columns += (FILE, size_bytes, descriptor, position, 0, 0, 0, 0, 0, 0, 0)
+        self.count += 1
 
     def add_conversion(
         self,
@@ -57,11 +68,8 @@ class BulkRows:
         """
         self.begins_converted = self.begins_converted or not (self._has_first or takes_long)
         self._has_first = True
-        self._add(CONVERSION, size_bytes, descriptor, position, stored_bytes, first_end, to_magic, first_offset)
-
-    def _add(self, *columns: int) -> None:
-        self.table.extend(columns)
-        self.table.extend([0] * (COLUMNS - len(columns)))
+        range_columns = (CONVERSION, size_bytes, descriptor, position, stored_bytes)
+        self._columns += (*range_columns, first_end, to_magic, first_offset, 0, 0, 0)
         self.count += 1
 
     def counted(self, row: int) -> tuple[int, int, int]:

@@ -62,15 +62,17 @@ class LargeAnswers:
         size_bytes = total_size(answer)
         if size_bytes < LEAST_BULK_BYTES:
             return None
-        copied_bytes = sum(len(part) for part in answer if isinstance(part, BUFFERS))
-        if copied_bytes > MOST_COPIED_BYTES:
-            return None
         bulk = lane.answer(transport.descriptor)
-        bulk.rows.add_bytes(transport.gathered_with(LENGTH.pack(size_bytes)))
+        rows = bulk.rows
+        rows.add_bytes(transport.gathered_with(LENGTH.pack(size_bytes)))
+        copied_bytes = 0
         for part in answer:
             if isinstance(part, BUFFERS):
-                bulk.rows.add_bytes(part)
-            elif not isinstance(part, BulkPart) or not part.add_to(bulk.rows):
+                copied_bytes += len(part)
+                if copied_bytes > MOST_COPIED_BYTES:
+                    return None
+                rows.add_bytes(part)
+            elif not isinstance(part, BulkPart) or not part.add_to(rows):
                 return None
         transport.forget_gathered()
         return BulkSending(bulk, answer, transport, lane, self._call_soon)
