@@ -49,6 +49,8 @@ class BrokerConfig(SupportedKeys):
         """The place in which each key was set, by name: a file's line, or the command line; empty for keys set by a
         program."""
         self._log_defaults: LogConfig | None = None
+        self._listener_limits: dict[tuple[str, str], int] = {}
+        """The results of `listener_limit`, which each new connection needs."""
         self.cluster_overrides: dict[str, str] = {}
         self.broker_overrides: dict[str, str] = {}
         for name in self.properties:
@@ -171,10 +173,13 @@ class BrokerConfig(SupportedKeys):
 
         ``name`` is the key without the prefix. A listener without a limit of its own has the largest INT.
         """
-        prefixed = f"{LISTENER_PREFIX}{listener.lower()}.{name}"
-        text = self.text(prefixed) if self.is_set(prefixed) else None
-        value = SUPPORTED_KEYS[name].parse(text) if text is not None else None
-        return value if isinstance(value, int) else UNLIMITED
+        limit = self._listener_limits.get((name, listener))
+        if limit is None:
+            prefixed = f"{LISTENER_PREFIX}{listener.lower()}.{name}"
+            text = self.text(prefixed) if self.is_set(prefixed) else None
+            value = SUPPORTED_KEYS[name].parse(text) if text is not None else None
+            limit = self._listener_limits[name, listener] = value if isinstance(value, int) else UNLIMITED
+        return limit
 
     def topic_defaults(self) -> dict[str, str]:
         """Return the configuration of a topic without properties of its own, as text by topic key."""
@@ -205,6 +210,7 @@ class BrokerConfig(SupportedKeys):
     def _resolve(self) -> None:
         """Set the values that follow from several keys, and check that these keys agree."""
         self._log_defaults = None
+        self._listener_limits.clear()
         if "broker.id" in self.properties and "node.id" not in self.properties:
             self.node_id = self.broker_id
         elif "broker.id" in self.properties and self.broker_id != self.node_id:

@@ -68,13 +68,13 @@ class Connection:
         self._guard = guard
         self._admitted = admitted
         self._grown = grown
-        self._admission = trio.CancelScope()
         self._frame_limit_bytes = frame_limit_bytes
         self._responder = responder
         self._readiness = readiness
         self._buffer = ReceiveBuffer(frame_limit_bytes)
         self._life = trio.CancelScope()
-        self._muted = trio.CancelScope()
+        self._ended_by_drain: trio.CancelScope | None = None
+        """The scope of the admission, or of the latest wait for a quota."""
         self._sleep = Sleep()
         self._draining = False
         own_times = None if times is None else ConnectionTimes(times, client)
@@ -137,8 +137,8 @@ class Connection:
         """Stop after the requests that have been received completely."""
         self._draining = True
         self._answering.drain()
-        self._muted.cancel()
-        self._admission.cancel()
+        if self._ended_by_drain is not None:
+            self._ended_by_drain.cancel()
         self._sleep.wake()
 
     def disconnect(self) -> None:
@@ -156,10 +156,12 @@ class Connection:
         """Authenticate the client; return whether the connection may serve it."""
         self._buffer.limit_frames(guard.login_frame_limit_bytes)
         admission = Admission(guard, self.client, self._transport, self._buffer, lambda: self._grown(self))
-        with self._admission:
+        with trio.CancelScope() as self._ended_by_drain:
+            if self._draining:
+                self._ended_by_drain.cancel()
             if not await admission.run(self._respond_before_admission, self._send_at_once):
                 return False
-        if self._admission.cancelled_caught:
+        if self._ended_by_drain.cancelled_caught:
             return False
         self._buffer.limit_frames(self._frame_limit_bytes)
         self._answering.note_activity()
@@ -220,9 +222,9 @@ class Connection:
         """Read nothing from this client during its throttle time, which the answer contains (KIP-219)."""
         await self._transport.flush()
         throttle_s, self.client.throttle_ms = self.client.throttle_ms / 1000, 0
-        with trio.move_on_after(throttle_s) as self._muted:
+        with trio.move_on_after(throttle_s) as self._ended_by_drain:
             if self._draining:
-                self._muted.cancel()
+                self._ended_by_drain.cancel()
             await trio.sleep_forever()
 
     async def _send(self, answer: Answer) -> None:

@@ -6,7 +6,6 @@ Accepting and serving run in two nurseries: a shutdown cancels the first at once
 from __future__ import annotations
 
 import contextlib
-import errno
 import heapq
 import itertools
 import logging
@@ -17,7 +16,8 @@ from typing import Protocol
 
 import trio
 
-from ..config.listeners import Endpoint, SocketOptions, known_counts, open_sockets, plain_address
+from ..config.listeners import Endpoint, SocketOptions, known_counts, open_sockets
+from .accepting import Accepted, Acceptor
 from .admission import ListenerGuard
 from .bulk_lane import BulkLane
 from .client_census import ClientCensus
@@ -34,8 +34,8 @@ from .transport import SocketTransport
 
 logger = logging.getLogger(__name__)
 
-OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-RETRY_ACCEPT_S = 0.1
+ACCEPTED_IN_A_TURN = 32
+"""The connections that a listener accepts before other tasks get their turn."""
 UNKNOWN_SOFTWARE = "unknown"
 """The software name and version of clients that tell none (Kafka `ClientInformation`)."""
 MAX_THROTTLED = 1000
@@ -175,7 +175,7 @@ class Server:
         async with trio.open_nursery() as accepting:
             for endpoint, sockets in self._listening.items():
                 for listening in sockets:
-                    accepting.start_soon(self._accept, listening, endpoint, serving)
+                    accepting.start_soon(self._accept, Acceptor(listening), endpoint, serving)
             accepting.start_soon(self._sweep_idle)
             await stop.wait()
             accepting.cancel_scope.cancel()
@@ -186,24 +186,22 @@ class Server:
             for listening in sockets:
                 listening.close()
 
-    async def _accept(self, listening: socket.socket, endpoint: Endpoint, serving: trio.Nursery) -> None:
+    async def _accept(self, acceptor: Acceptor, endpoint: Endpoint, serving: trio.Nursery) -> None:
+        activity = self.activity[endpoint.name]
         while True:
-            await self._wait_for_slot(endpoint.name)
-            client_socket = await _next_client(listening)
-            if client_socket is None:
-                continue
-            with _closing_if_cancelled(client_socket):
-                # Another listener may have taken the slot meanwhile.
+            for _ in range(ACCEPTED_IN_A_TURN):
                 await self._wait_for_slot(endpoint.name)
-            activity = self.activity[endpoint.name]
-            activity.connection_accept.record()
-            wait_ms = self._throttle.connected(endpoint.name, is_protected=endpoint.name == self._protected)
-            if wait_ms:
-                activity.accept_throttle_ms.record(wait_ms)
-                activity.acceptor_blocked_s.record(wait_ms / 1000)
-                with _closing_if_cancelled(client_socket):
-                    await trio.sleep(wait_ms / 1000)
-            self._admit(client_socket, endpoint, serving)
+                accepted = await acceptor.next_client()
+                if accepted is None:
+                    continue
+                activity.connection_accept.record()
+                wait_ms = self._throttle.connected(endpoint.name, is_protected=endpoint.name == self._protected)
+                if wait_ms:
+                    activity.accept_throttle_ms.record(wait_ms)
+                    activity.acceptor_blocked_s.record(wait_ms / 1000)
+                    with _closing_if_cancelled(accepted.socket):
+                        await trio.sleep(wait_ms / 1000)
+                self._admit(accepted, endpoint, serving)
             # A flood of connections must not keep the loop: there may always be another one to accept.
             await trio.lowlevel.checkpoint()
 
@@ -232,16 +230,10 @@ class Server:
         for connection in heapq.nsmallest(excess, others, key=lambda open_: open_.last_active):
             connection.disconnect()
 
-    def _admit(self, client_socket: socket.socket, endpoint: Endpoint, serving: trio.Nursery) -> None:
-        try:
-            client_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            peer = plain_address(client_socket.getpeername())
-            local = plain_address(client_socket.getsockname())
-            if peer[0] != local[0]:
-                pace(client_socket, self._congestion_control)
-        except OSError:
-            client_socket.close()
-            return
+    def _admit(self, accepted: Accepted, endpoint: Endpoint, serving: trio.Nursery) -> None:
+        client_socket, peer, local = accepted
+        if self._congestion_control and peer[0] != local[0]:
+            pace(client_socket, self._congestion_control)
         if self._clients_per_ip[peer[0]] >= self._most_connections_of(peer[0]):
             logger.info("rejected a connection from %s: max.connections.per.ip reached", peer[0])
             client_socket.close()
@@ -366,18 +358,3 @@ def _closing_if_cancelled(client_socket: socket.socket) -> Iterator[None]:
     except trio.Cancelled:
         client_socket.close()
         raise
-
-
-async def _next_client(listening: socket.socket) -> socket.socket | None:
-    """Accept one client and return its socket, or None if the client has already disconnected."""
-    try:
-        client_socket, _ = listening.accept()
-    except BlockingIOError:
-        await trio.lowlevel.wait_readable(listening)
-        return None
-    except OSError as error:
-        if error.errno in OUT_OF_DESCRIPTORS:
-            logger.warning("cannot accept connections now: %s", error.strerror)
-        await trio.sleep(RETRY_ACCEPT_S)
-        return None
-    return client_socket

@@ -12,10 +12,10 @@ from contextlib import suppress
 import pytest
 import trio
 
-from gregor.broker.server import server as server_module
+from gregor.broker.server.accepting import Accepted, Acceptor
 from gregor.broker.server.admission import Admission, printable
 from gregor.broker.server.receive_buffer_cy import INITIAL_BYTES, ReceiveBuffer
-from gregor.broker.server.server import Server
+from gregor.broker.server.server import ACCEPTED_IN_A_TURN, Server
 from gregor.protocol.framing import LENGTH
 from gregor.security.password import Password
 from gregor.security.scram import ScramCredential, ScramServer
@@ -98,19 +98,21 @@ async def test_endless_connections_do_not_block_the_event_loop(
     secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     accepted = 0
+    turns = 100
 
-    async def next_client(listening: socket.socket) -> socket.socket:
+    async def next_client(_: Acceptor) -> Accepted:
         nonlocal accepted
         accepted += 1
-        assert accepted < PATIENT_TURNS, "no other task had a turn"
-        return socket.socket()
+        assert accepted <= 2 * turns * ACCEPTED_IN_A_TURN * len(SECURED), "no other task had a turn"
+        return Accepted(socket.socket(), ("127.0.0.1", 1), ("127.0.0.1", 2))
 
-    monkeypatch.setattr(server_module, "_next_client", next_client)
-    monkeypatch.setattr(Server, "_admit", lambda self, client, endpoint, serving: client.close())
+    monkeypatch.setattr(Acceptor, "next_client", next_client)
+    monkeypatch.setattr(Server, "_admit", lambda self, accepted, endpoint, serving: accepted.socket.close())
     # Each listener takes up the flood after one more client of its own.
     (await trio.open_tcp_stream("127.0.0.1", secured.port("SSL"))).socket.close()
-    for _ in range(100):
+    for _ in range(turns):
         await trio.lowlevel.checkpoint()
+    assert accepted > ACCEPTED_IN_A_TURN
 
 
 # --- memory
