@@ -12,6 +12,7 @@ import threading
 from array import array
 from collections import deque
 from collections.abc import Callable
+from time import perf_counter
 from typing import Protocol
 
 import trio
@@ -28,6 +29,13 @@ HELD_CHUNKS = 64
 """The converted bytes, in chunks, that all clients which do not read may hold; beyond that each holds only a little."""
 LEAST_AHEAD_BYTES = 16 * 1024
 """The bytes that each client may hold then."""
+BEGINNING_S = 0.002
+"""The time after the beginning of an answer in which another client's may begin too."""
+HELD_PASSES = 3
+"""The passes of trio's loop from a new connection to the first bytes of its answer: the connection's task begins, its
+request is read, the answer begins."""
+MOST_HELD_PASSES = 12
+"""The passes after which answers are no longer held, however many others begin."""
 
 
 class LaneSettings(Protocol):
@@ -52,6 +60,11 @@ class BulkLane:
         self._memory: BulkMemory | None = None
         """The memory of `begin`."""
         self._held_bytes = 0
+        self._latest_begun = self._begun_before = (-1, 0.0)
+        """The socket of the answer that began last and the time, and the same of the last one of another client."""
+        self._held: list[QueuedAnswer] = []
+        """Answers for the threads, while others begin."""
+        self._held_passes = self._passes_left = 0
 
     def answer(self, descriptor: int) -> BulkAnswer:
         """Return an empty answer for the socket ``descriptor``."""
@@ -62,6 +75,9 @@ class BulkLane:
 
         That takes one call of sendfile(2), or the conversion of one chunk.
         """
+        if self._latest_begun[0] != answer.descriptor:
+            self._begun_before = self._latest_begun
+        self._latest_begun = (answer.descriptor, perf_counter())
         if self._memory is None:
             self._memory = BulkMemory(self._settings.gregor_message_downconversion_chunk_bytes)
         return BulkStop(self._run(answer, self._memory, ONLY_BEGIN))
@@ -72,7 +88,10 @@ class BulkLane:
         A thread without other work waits for a client that does not read at once for ``patience_ms``.
         """
         queued = QueuedAnswer(answer, patience_ms, on_end)
-        self._begin(queued)
+        if answer.sent_bytes > 0 and self._are_others_beginning(answer):
+            self._hold(queued)
+        else:
+            self._begin(queued)
         return queued
 
     async def run(self, answer: BulkAnswer, patience_ms: int = PATIENCE_MS) -> BulkStop:
@@ -119,6 +138,35 @@ class BulkLane:
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
+
+    def _are_others_beginning(self, answer: BulkAnswer) -> bool:
+        """Return whether answers of other clients begin at this time."""
+        is_latest = self._latest_begun[0] == answer.descriptor
+        _, began = self._begun_before if is_latest else self._latest_begun
+        return perf_counter() - began < BEGINNING_S
+
+    def _hold(self, queued: QueuedAnswer) -> None:
+        """Let the threads have an answer a few passes of trio's loop later.
+
+        Of many clients that connect at once each has its first bytes sooner if no thread converts for the first of them
+        meanwhile, takes a processor from the event loop's thread and asks for the interpreter's lock.
+        """
+        self._held.append(queued)
+        self._passes_left = HELD_PASSES
+        if len(self._held) == 1:
+            self._held_passes = 0
+            trio.lowlevel.current_trio_token().run_sync_soon(self._count_pass)
+
+    def _count_pass(self) -> None:
+        """Count a pass of trio's loop, and let the threads have the held answers if it was the last one."""
+        self._passes_left -= 1
+        self._held_passes += 1
+        if self._passes_left > 0 and self._held_passes < MOST_HELD_PASSES:
+            trio.lowlevel.current_trio_token().run_sync_soon(self._count_pass)
+            return
+        held, self._held = self._held, []
+        for queued in held:
+            self._begin(queued)
 
     def _begin(self, queued: QueuedAnswer) -> None:
         with self._changed:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import threading
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -68,6 +70,66 @@ async def test_more_clients_than_threads_get_their_answers(tmp_path: Path) -> No
     for pair in pairs:
         for end in pair:
             end.close()
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_answers_that_begin_together_have_their_first_bytes_before_threads_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_cancelled: bool
+) -> None:
+    segment = Segment(tmp_path / "segment")
+    lane = BulkLane(Settings())
+    pairs = [socket.socketpair() for _ in range(6)]
+    with_bytes: list[int] = []
+    given: list[Any] = []
+    begin = lane._begin
+
+    def note(queued: Any) -> None:
+        with_bytes.append(len(select.select([theirs for _, theirs in pairs], [], [], 0)[0]))
+        given.append(queued)
+
+    monkeypatch.setattr(bulk_lane, "BEGINNING_S", 1e9)
+    monkeypatch.setattr(lane, "_begin", note)
+    got: dict[int, bytes] = {}
+
+    async def read(number: int, theirs: socket.socket) -> None:
+        got[number] = await received(theirs, len(segment.bytes), 0)
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            for ours, _ in pairs:
+                nursery.start_soon(send, segment.answer(), ours, lane)
+            while len(given) < len(pairs):
+                await trio.lowlevel.checkpoint()
+            monkeypatch.undo()
+            if is_cancelled:
+                nursery.cancel_scope.cancel()
+            else:
+                for number, (_, theirs) in enumerate(pairs):
+                    nursery.start_soon(read, number, theirs)
+            for queued in given:
+                begin(queued)
+    assert with_bytes == [len(pairs)] * len(pairs)
+    assert all(held.is_released for held in segment.slices)
+    assert is_cancelled or all(got[number] == segment.bytes for number in range(len(pairs)))
+    lane.close()
+    for pair in pairs:
+        for end in pair:
+            end.close()
+
+
+async def test_an_answer_is_not_held_for_its_own_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    segment = Segment(tmp_path / "segment")
+    lane = BulkLane(Settings())
+    monkeypatch.setattr(bulk_lane, "BEGINNING_S", 1e9)
+    monkeypatch.setattr(lane, "_hold", lambda queued: pytest.fail("no other client waits"))
+    lane._begun_before = lane._latest_begun = (-1, -1e10)
+    ours, theirs = socket.socketpair()
+    with ours, theirs, trio.fail_after(60):
+        for _ in range(3):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(send, segment.answer(), ours, lane)
+                assert await received(theirs, len(segment.bytes), 0) == segment.bytes
+    lane.close()
 
 
 async def test_a_cancelled_answer_releases_its_file_and_its_thread(tmp_path: Path) -> None:
