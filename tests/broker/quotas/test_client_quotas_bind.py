@@ -35,6 +35,8 @@ TOPIC = "bounded"
 BATCH_BYTES = 60_000
 MUTATION_RATE = 0.01
 """Partitions per second: no test is so slow that it earns one."""
+FOR_MINUTES = 400.0
+"""Bytes per second, so few that a client waits for minutes after one batch: no test is so slow that the wait ends."""
 NUMBERS = itertools.count()
 
 
@@ -109,8 +111,8 @@ def test_a_producer_over_its_byte_rate_gets_a_throttle_time(
 def test_a_throttled_connection_is_muted_and_others_are_not(
     broker: BrokerProcess, client: Wire, client_id: str
 ) -> None:
-    bind(broker, client_id, producer_byte_rate=4000)
-    assert produce(client)[0] > 2000
+    bind(broker, client_id, producer_byte_rate=FOR_MINUTES)
+    assert produce(client)[0] > 60_000
     client.send(ApiKey.METADATA, 4, MetadataRequest(topics=[]))
     with Wire(broker.address, client_id="unhindered") as other:
         other.ask(ApiKey.METADATA, 4, MetadataRequest(topics=[]))
@@ -118,7 +120,7 @@ def test_a_throttled_connection_is_muted_and_others_are_not(
 
 
 def test_a_producer_with_acks_0_is_throttled_too(broker: BrokerProcess, client: Wire, client_id: str) -> None:
-    bind(broker, client_id, producer_byte_rate=4000)
+    bind(broker, client_id, producer_byte_rate=FOR_MINUTES)
     client.send(ApiKey.PRODUCE, 9, produce_request(acks=0))
     client.send(ApiKey.METADATA, 4, MetadataRequest(topics=[]))
     with Wire(broker.address, client_id="unhindered") as other:

@@ -24,7 +24,7 @@ def deferred(bench: Bench, **settings: object) -> DeferredGroupCoordinator:
 
 
 async def test_a_coordinator_created_by_a_request_keeps_its_groups_and_their_timers(
-    bench: Bench, nursery: trio.Nursery
+    bench: Bench, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     place = deferred(bench, group_initial_rebalance_delay_ms=0)
     await nursery.start(place.run)
