@@ -113,7 +113,7 @@ class PlainLane:
         self._answers.clear()
         # The first request of a connection introduces the client to the census.
         if client.client_id_bytes is not None and not self._quotas.is_active:
-            self._answer_all(buffer, buffer.view, buffer.view, client)
+            self._answer_all(buffer, buffer.view, buffer.octets, client)
         return self._answers
 
     def answer_later(self, frame: memoryview, client: ClientConnection) -> list[bytes] | Pending[list[bytes]] | None:

@@ -15,6 +15,7 @@ cdef class ReceiveBuffer:
     cdef readonly Py_ssize_t consumed
     cdef bytearray _buffer
     cdef readonly object view
+    cdef readonly const unsigned char[::1] octets
 
     cpdef bint is_empty(self)
     cpdef space(self)

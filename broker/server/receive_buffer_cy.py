@@ -50,6 +50,8 @@ class ReceiveBuffer:
         self._buffer = bytearray(INITIAL_BYTES)
         self.view = memoryview(self._buffer)
         """The buffer's memory, valid until `space` is called."""
+        self.octets = self.view
+        """The same with its C type, as which it can be passed on without another object."""
         self.consumed = 0
         """The place of the first byte that is not consumed."""
         self._received = 0
@@ -160,4 +162,4 @@ class ReceiveBuffer:
         self._received = len(pending)
         self.consumed = 0
         self._buffer = buffer
-        self.view = memoryview(buffer)
+        self.view = self.octets = memoryview(buffer)
