@@ -5,6 +5,8 @@ trip. So while requests follow each other within microseconds the event loop doe
 polling does, the window grows while sleeps are short, and falls to zero after a long one: at idle, and while requests
 come less often than once in `SHORT_SLEEPS` windows, nothing is polled. It takes two short sleeps in a row: a consumer's
 next Fetch, which follows each record soon and is followed by a long wait for the next record, begins no polling.
+Sockets that are ready together share the cost of a sleep, and leave the processor to their clients meanwhile, so they
+end the polling.
 """
 
 from __future__ import annotations
@@ -79,12 +81,17 @@ class BusyPolling:
                 events = source.poll(0, most_events)
                 if events:
                     self._misses = 0
+                    if len(events) > 1:
+                        self._close_window()
                     return events
                 now_s = clock()
             if now_s > begun_s + LATE_WINDOWS * self._limit_s:
                 self._rest()
         events = source.poll(max(longest_s - (now_s - begun_s), 0), most_events)
-        self._adapt(clock() - begun_s)
+        if len(events) > 1:
+            self._close_window()
+        else:
+            self._adapt(clock() - begun_s)
         return events
 
     def _adapt(self, waited_s: float) -> None:
@@ -92,8 +99,7 @@ class BusyPolling:
         if self._waits_left:
             self._waits_left -= 1
         elif waited_s > SHORT_SLEEPS * self._limit_s:
-            self.window_s = 0.0
-            self._has_slept_shortly = False
+            self._close_window()
         elif not self._has_slept_shortly:
             self._has_slept_shortly = True
         elif self.window_s < self._limit_s:
@@ -102,6 +108,11 @@ class BusyPolling:
             self._misses += 1
             if self._misses >= MOST_MISSES:
                 self._rest()
+
+    def _close_window(self) -> None:
+        """Poll no more before the next short sleeps."""
+        self.window_s = 0.0
+        self._has_slept_shortly = False
 
     def _rest(self) -> None:
         self._misses = 0

@@ -24,6 +24,7 @@ class Source:
         self.poll_cost_s = POLL_S
         self._next_s: float | None = None
         self.event_after_s = event_after_s
+        self.found: Events = EVENT
 
     def begin(self) -> None:
         self._next_s = None if self.event_after_s is None else self.now_s + self.event_after_s
@@ -34,13 +35,13 @@ class Source:
         if timeout == 0:
             self.poll_count += 1
             self.now_s += self.poll_cost_s
-            return EVENT if self._next_s is not None and self.now_s >= self._next_s else []
+            return self.found if self._next_s is not None and self.now_s >= self._next_s else []
         self.sleep_count += 1
         if self._next_s is None or self._next_s > self.now_s + timeout:
             self.now_s += timeout
             return []
         self.now_s = max(self.now_s, self._next_s)
-        return EVENT
+        return self.found
 
 
 def waits(polling: BusyPolling, source: Source, count: int, longest_s: float = 1.0) -> list[Events]:
@@ -90,6 +91,21 @@ def test_sparse_requests_are_never_polled_for() -> None:
     source = Source(LATE_S)
     waits(busy_polling(source), source, 100)
     assert (source.poll_count, source.sleep_count) == (0, 100)
+
+
+def test_sockets_that_are_ready_together_are_not_polled_for() -> None:
+    source = Source(SOON_S)
+    polling = busy_polling(source)
+    waits(polling, source, 10)
+    assert polling.window_s > 0
+    source.found = [(3, 1), (4, 1)]
+    waits(polling, source, 1)
+    polls = source.poll_count
+    assert waits(polling, source, 50) == [source.found] * 50
+    assert source.poll_count == polls
+    source.found = EVENT
+    waits(polling, source, 3)
+    assert source.poll_count > polls
 
 
 def test_one_long_sleep_ends_the_polling() -> None:
