@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -11,6 +11,7 @@ from ...protocol.acls import SUPPORTED_OPERATIONS, AclOperation, AclResourceType
 from ...protocol.apis import AnyApiKey
 from ...protocol.errors import BrokerError
 from ...protocol.kafka_4_floor import KAFKA_4_FLOORS
+from ...protocol.messages.api_versions import ApiVersion
 from ...protocol.schema import Message
 from ...security.principal import KafkaPrincipal
 from ..coordinators.internal_log.unreplicated_writes import InternalKey
@@ -22,16 +23,13 @@ from .encoded_structs import EncodedStructs
 from .rights import AUTHORIZATION_ERROR, EVERYTHING, Right
 from .services import Services
 
-VersionRange: TypeAlias = tuple[int, int]
-"""Lowest and highest version."""
-
 
 class RequestDispatch(Protocol):
     """A view of the dispatcher that the handler of a request may use."""
 
     @property
-    def offered(self) -> Mapping[AnyApiKey, VersionRange]:
-        """The versions that ApiVersions lists, by API."""
+    def offered(self) -> Sequence[ApiVersion]:
+        """The lowest and the highest version of each API that ApiVersions lists."""
 
     @property
     def plain_lane(self) -> object | None:

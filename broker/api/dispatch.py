@@ -12,7 +12,6 @@ from struct import Struct
 from typing import Any, cast
 
 from ...protocol.apis import (
-    AnyApiKey,
     ApiKey,
     request_class,
     request_header_version,
@@ -21,6 +20,7 @@ from ...protocol.apis import (
 )
 from ...protocol.codec import decode, encode_parts
 from ...protocol.errors import BrokerError, DecodeError, EncodeError, ErrorCode
+from ...protocol.messages.api_versions import ApiVersion
 from ...protocol.schema import Message
 from ...protocol.schema import Struct as SchemaStruct
 from ...protocol.unsigned_varint import skip_tagged_fields
@@ -30,7 +30,7 @@ from ..server.outcome import Outcome, then
 from ..server.parts import Answer
 from ..server.receive_buffer_cy import LENGTH
 from ..server.request_header_cy import FIXED, Header, parse_header
-from .contract import Api, Handler, RequestContext, Route, VersionRange
+from .contract import Api, Handler, RequestContext, Route
 from .deferred_handlers import DeferredFunction
 from .delayed_plain_fetch import DelayedPlainFetch
 from .encoded_structs import EncodedStructs
@@ -92,10 +92,12 @@ class Dispatcher:
 
             apis = with_authorization(apis)
         self._apis = apis
-        self.offered: Mapping[AnyApiKey, VersionRange] = {
-            api.key: (api.min_version, api.max_version) for api in apis.values() if api.is_advertised
-        }
-        """Lowest and highest version of each API that ApiVersions lists."""
+        self.offered = [
+            ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
+            for api in apis.values()
+            if api.is_advertised
+        ]
+        """The versions of each API that ApiVersions lists, made once, as each client asks for them when it connects."""
         self._served: dict[tuple[int, int], ServedVersion] = {}
         """By API key and version, those that clients have used: the first use imports the API's messages."""
         self._pipelined = frozenset(api.key for api in apis.values() if api.is_pipelined)

@@ -35,10 +35,7 @@ def handle_api_versions(request: ApiVersionsRequest, context: RequestContext) ->
         context.client.software_name, context.client.software_version = names
     finalized = context.services.metadata.state.features
     return ApiVersionsResponse(
-        api_keys=[
-            ApiVersion(api_key=key, min_version=low, max_version=high)
-            for key, (low, high) in context.dispatch.offered.items()
-        ],
+        api_keys=list(context.dispatch.offered),
         supported_features=_supported_features(finalized, context.api_version),
         finalized_features_epoch=context.services.metadata.end_offset - 1,
         finalized_features=[
