@@ -5,6 +5,9 @@
 
 #include "deflate_reading.h"
 
+/* So many symbols are sorted by insertion, more by their digits. */
+#define DEFLATE_FEW_SYMBOLS 32
+
 typedef struct {
     uint32_t frequency[DEFLATE_LITERALS];
     uint16_t codes[DEFLATE_LITERALS];
@@ -46,22 +49,19 @@ static void minimum_redundancy(int32_t *weights, int count) {
     }
 }
 
-/* Make the code for the frequencies of `symbol_count` symbols, of at most `longest` bits; it has at least two symbols,
-   since old readers refuse others. */
-static void deflate_design(deflate_writing_code *code, int symbol_count, unsigned longest) {
-    uint16_t order[DEFLATE_LITERALS], sorted[DEFLATE_LITERALS], next_code[DEFLATE_LONGEST_CODE + 2] = {0};
-    int32_t weights[DEFLATE_LITERALS];
-    uint32_t numbers[33] = {0};
-    int count = 0;
-    for (int symbol = 0; symbol < symbol_count; symbol++)
-        if (code->frequency[symbol] > 0)
-            order[count++] = (uint16_t)symbol;
-    for (uint16_t symbol = 0; count < 2; symbol++)
-        if (code->frequency[symbol] == 0) {
-            code->frequency[symbol] = 1;
-            order[count++] = symbol;
+/* Sort the symbols in `order` by their frequencies, of which larger ones count as 65,535. */
+static void deflate_sort(const deflate_writing_code *code, uint16_t *order, int count) {
+    if (count <= DEFLATE_FEW_SYMBOLS) {
+        for (int index = 1; index < count; index++) {
+            uint16_t symbol = order[index];
+            int place = index;
+            for (; place > 0 && code->frequency[order[place - 1]] > code->frequency[symbol]; place--)
+                order[place] = order[place - 1];
+            order[place] = symbol;
         }
-    /* A radix sort by the frequencies, of which larger ones count as 65,535. */
+        return;
+    }
+    uint16_t sorted[DEFLATE_LITERALS];
     for (unsigned shift = 0; shift <= 8; shift += 8) {
         uint32_t places[257] = {0};
         for (int index = 0; index < count; index++) {
@@ -76,6 +76,24 @@ static void deflate_design(deflate_writing_code *code, int symbol_count, unsigne
         }
         memcpy(order, sorted, (size_t)count * sizeof *order);
     }
+}
+
+/* Make the code for the frequencies of `symbol_count` symbols, of at most `longest` bits; it has at least two symbols,
+   since old readers refuse others. */
+static void deflate_design(deflate_writing_code *code, int symbol_count, unsigned longest) {
+    uint16_t order[DEFLATE_LITERALS], next_code[DEFLATE_LONGEST_CODE + 2] = {0};
+    int32_t weights[DEFLATE_LITERALS];
+    uint32_t numbers[33] = {0};
+    int count = 0;
+    for (int symbol = 0; symbol < symbol_count; symbol++)
+        if (code->frequency[symbol] > 0)
+            order[count++] = (uint16_t)symbol;
+    for (uint16_t symbol = 0; count < 2; symbol++)
+        if (code->frequency[symbol] == 0) {
+            code->frequency[symbol] = 1;
+            order[count++] = symbol;
+        }
+    deflate_sort(code, order, count);
     for (int index = 0; index < count; index++) {
         uint32_t weight = code->frequency[order[index]];
         weights[index] = (int32_t)(weight < 65535 ? weight : 65535);

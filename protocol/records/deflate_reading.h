@@ -30,13 +30,14 @@ static const uint8_t DEFLATE_DISTANCE_BITS[30] = {0, 0, 0, 0, 1, 1, 2, 2,  3,  3
 /* Most bits of a distance and its code. */
 #define DEFLATE_DISTANCE_CODE_BITS 28
 
-/* What a symbol means: its value from bit 16 on (a byte, the least length, the least distance or the symbol itself), the
-   number of the bits that follow its code from bit 8 on, flags, and in an entry of a code the bits of its code. */
-#define DEFLATE_CODE_BITS(entry) ((entry) & 15)
-#define DEFLATE_IS_LITERAL 0x10
-#define DEFLATE_IS_END 0x20
-#define DEFLATE_IS_INVALID 0x40
-#define DEFLATE_FOLLOWING_BITS(entry) ((entry) >> 8 & 15)
+/* What a symbol means: its value from bit 16 on (a byte, the least length, the least distance or the symbol itself),
+   flags, and the number of the bits that follow its code. An entry of a code adds the bits of the code to these, so that one
+   shift drops all of them, and has them once more from bit 8 on. */
+#define DEFLATE_ALL_BITS(entry) ((entry) & 63)
+#define DEFLATE_CODE_BITS(entry) ((entry) >> 8 & 15)
+#define DEFLATE_IS_LITERAL 0x1000
+#define DEFLATE_IS_END 0x2000
+#define DEFLATE_IS_INVALID 0x4000
 #define DEFLATE_VALUE(entry) ((entry) >> 16)
 
 typedef uint32_t deflate_meaning(unsigned symbol);
@@ -52,19 +53,20 @@ static inline uint32_t deflate_literal_meaning(unsigned symbol) {
         return DEFLATE_IS_END;
     if (symbol > 285)
         return DEFLATE_IS_INVALID;
-    return (uint32_t)DEFLATE_LEAST_LENGTHS[symbol - 257] << 16 | (uint32_t)DEFLATE_LENGTH_BITS[symbol - 257] << 8;
+    return (uint32_t)DEFLATE_LEAST_LENGTHS[symbol - 257] << 16 | DEFLATE_LENGTH_BITS[symbol - 257];
 }
 
 static inline uint32_t deflate_distance_meaning(unsigned symbol) {
     if (symbol > 29)
         return DEFLATE_IS_INVALID;
-    return (uint32_t)DEFLATE_LEAST_DISTANCES[symbol] << 16 | (uint32_t)DEFLATE_DISTANCE_BITS[symbol] << 8;
+    return (uint32_t)DEFLATE_LEAST_DISTANCES[symbol] << 16 | DEFLATE_DISTANCE_BITS[symbol];
 }
 
 typedef struct {
     uint32_t table[1 << DEFLATE_TABLE_BITS]; /* entries by the next bits of the input; 0: a longer code or none */
-    uint16_t count[DEFLATE_LONGEST_CODE + 1];
     uint32_t entries[DEFLATE_LITERALS]; /* in the order of their codes */
+    /* Of the codes of each length: their number, the first one, and its place in `entries`. */
+    uint16_t count[DEFLATE_LONGEST_CODE + 1], first[DEFLATE_LONGEST_CODE + 1], place[DEFLATE_LONGEST_CODE + 1];
 } deflate_code;
 
 /* The lengths of codes. A writer of similar content takes them for costs. */
@@ -78,14 +80,19 @@ typedef struct {
     unsigned count;
 } deflate_input;
 
+/* Refill the bits, to 56 at least, of an input of which 8 bytes are left. */
+static inline void deflate_refill_far(deflate_input *in) {
+    uint64_t more = 0;
+    for (int index = 0; index < 8; index++)
+        more |= (uint64_t)in->at[index] << 8 * index;
+    in->bits |= more << in->count;
+    in->at += (63 - in->count) >> 3;
+    in->count |= 56;
+}
+
 static inline void deflate_refill(deflate_input *in) {
     if (in->end - in->at >= 8) {
-        uint64_t more = 0;
-        for (int index = 0; index < 8; index++)
-            more |= (uint64_t)in->at[index] << 8 * index;
-        in->bits |= more << in->count;
-        in->at += (63 - in->count) >> 3;
-        in->count |= 56;
+        deflate_refill_far(in);
         return;
     }
     while (in->count <= 55 && in->at < in->end) {
@@ -101,55 +108,52 @@ static inline uint32_t deflate_bits(deflate_input *in, unsigned count) {
     return value;
 }
 
+/* Return the last `size` bits of a code, at most 15, in reverse. */
 static inline uint32_t reversed_bits(uint32_t code, unsigned size) {
-    uint32_t reversed = 0;
-    for (; size > 0; size--, code >>= 1)
-        reversed = reversed << 1 | (code & 1);
-    return reversed;
+    code = (code & 0x5555) << 1 | (code >> 1 & 0x5555);
+    code = (code & 0x3333) << 2 | (code >> 2 & 0x3333);
+    code = (code & 0x0F0F) << 4 | (code >> 4 & 0x0F0F);
+    return ((code & 0xFF) << 8 | code >> 8) >> (16 - size);
 }
 
 /* Make the code whose symbols have `lengths`; return whether no two of its codes are one. */
 static inline int deflate_make_code(deflate_code *code, const uint8_t *lengths, int symbol_count,
                                     deflate_meaning *meaning) {
-    uint16_t first[DEFLATE_LONGEST_CODE + 2] = {0}, place[DEFLATE_LONGEST_CODE + 2] = {0};
+    uint16_t places[DEFLATE_LONGEST_CODE + 1];
     int left = 1;
     memset(code->count, 0, sizeof code->count);
-    memset(code->table, 0, sizeof code->table);
     for (int symbol = 0; symbol < symbol_count; symbol++)
         code->count[lengths[symbol]]++;
-    code->count[0] = 0;
+    code->count[0] = code->first[0] = code->place[0] = 0;
     for (int bits = 1; bits <= DEFLATE_LONGEST_CODE; bits++) {
         left = (left << 1) - code->count[bits];
         if (left < 0)
             return 0;
-        first[bits + 1] = (uint16_t)((first[bits] + code->count[bits]) << 1);
-        place[bits + 1] = place[bits] + code->count[bits];
+        code->first[bits] = (uint16_t)((code->first[bits - 1] + code->count[bits - 1]) << 1);
+        code->place[bits] = code->place[bits - 1] + code->count[bits - 1];
     }
-    for (int symbol = 0; symbol < symbol_count; symbol++) {
-        unsigned bits = lengths[symbol];
-        if (bits == 0)
-            continue;
-        uint32_t entry = meaning((unsigned)symbol) | bits;
-        code->entries[place[bits]++] = entry;
-        unsigned value = first[bits]++;
-        if (bits <= DEFLATE_TABLE_BITS)
-            for (uint32_t at = reversed_bits(value, bits); at < 1 << DEFLATE_TABLE_BITS; at += 1u << bits)
-                code->table[at] = entry;
+    memcpy(places, code->place, sizeof places);
+    for (int symbol = 0; symbol < symbol_count; symbol++)
+        if (lengths[symbol] > 0)
+            code->entries[places[lengths[symbol]]++] = meaning((unsigned)symbol) + lengths[symbol] * 0x101u;
+    /* A table for codes of so many bits is the one for fewer bits, twice, with the codes that have all of the bits. */
+    code->table[0] = 0;
+    for (unsigned bits = 1; bits <= DEFLATE_TABLE_BITS; bits++) {
+        uint32_t half = 1u << (bits - 1);
+        memcpy(code->table + half, code->table, half * sizeof *code->table);
+        for (unsigned index = 0; index < code->count[bits]; index++)
+            code->table[reversed_bits(code->first[bits] + index, bits)] = code->entries[code->place[bits] + index];
     }
     return 1;
 }
 
 /* Return the entry of a code that is longer than those in the table; DEFLATE_IS_INVALID if there is none. */
 static uint32_t deflate_long_entry(const deflate_code *code, uint64_t input) {
-    int value = 0, first = 0, place = 0;
-    for (unsigned bits = 1; bits <= DEFLATE_LONGEST_CODE; bits++) {
-        value |= (int)(input >> (bits - 1) & 1);
-        int count = code->count[bits];
-        if (value - first < count)
-            return code->entries[place + (value - first)];
-        place += count;
-        first = (first + count) << 1;
-        value <<= 1;
+    uint32_t value = reversed_bits((uint32_t)input & ((1 << DEFLATE_LONGEST_CODE) - 1), DEFLATE_LONGEST_CODE);
+    for (unsigned bits = DEFLATE_TABLE_BITS + 1; bits <= DEFLATE_LONGEST_CODE; bits++) {
+        uint32_t after_first = (value >> (DEFLATE_LONGEST_CODE - bits)) - code->first[bits];
+        if (after_first < code->count[bits])
+            return code->entries[code->place[bits] + after_first];
     }
     return DEFLATE_IS_INVALID;
 }
@@ -160,16 +164,17 @@ static inline uint32_t deflate_entry(const deflate_code *code, const deflate_inp
     return entry ? entry : deflate_long_entry(code, in->bits);
 }
 
-/* Take the code of an entry and the bits that follow it; return its value with these. The bits must be there. */
-static inline uint32_t deflate_take(deflate_input *in, uint32_t entry) {
-    unsigned following = DEFLATE_FOLLOWING_BITS(entry);
-    in->bits >>= DEFLATE_CODE_BITS(entry);
-    in->count -= DEFLATE_CODE_BITS(entry);
-    return DEFLATE_VALUE(entry) + deflate_bits(in, following);
+/* Drop the code of an entry and the bits that follow it. The bits must be there. */
+static inline void deflate_drop(deflate_input *in, uint32_t entry) {
+    in->bits >>= DEFLATE_ALL_BITS(entry);
+    in->count -= DEFLATE_ALL_BITS(entry);
 }
 
-static inline unsigned deflate_entry_bits(uint32_t entry) {
-    return DEFLATE_CODE_BITS(entry) + DEFLATE_FOLLOWING_BITS(entry);
+/* Drop them as `deflate_drop` does; return the value of the entry with the bits that follow its code. */
+static inline uint32_t deflate_take(deflate_input *in, uint32_t entry) {
+    uint64_t taken = in->bits & ((1ull << DEFLATE_ALL_BITS(entry)) - 1);
+    deflate_drop(in, entry);
+    return DEFLATE_VALUE(entry) + (uint32_t)(taken >> DEFLATE_CODE_BITS(entry));
 }
 
 /* Read the lengths of a block's two codes. */
@@ -223,6 +228,60 @@ static void deflate_fixed_lengths(deflate_lengths *lengths) {
     memset(lengths->distances, 5, DEFLATE_DISTANCES);
 }
 
+/* Bytes that must be left of the input for a symbol to be read without further checks, and the most that it gives. */
+#define DEFLATE_FAR_INPUT 16
+#define DEFLATE_MOST_OUTPUT 260
+
+/* Note a match, or make the last one longer that it continues; return the end of the rows. */
+static inline lz_match *deflate_note(const lz_match *found, lz_match *row, size_t at, size_t length, size_t distance) {
+    if (row > found && (row[-1].distance == distance) & (row[-1].at + row[-1].length == at)) {
+        row[-1].length += (uint32_t)length;
+        return row;
+    }
+    row->at = (uint32_t)at;
+    row->length = (uint32_t)length;
+    row->distance = (uint32_t)distance;
+    return row + 1;
+}
+
+/* Read literals and matches as `deflate_read_symbols` does, far from the ends of input and output, where no symbol
+   needs a check of its own; return the position after them. What comes next is for `deflate_read_symbols`. */
+static inline ptrdiff_t deflate_read_plain(deflate_input *input, const deflate_code *literals,
+                                           const deflate_code *distances, uint8_t *out, size_t at, size_t capacity,
+                                           const lz_match *found, lz_match **rows) {
+    deflate_input here = *input, *in = &here;
+    lz_match *row = *rows;
+    while (in->end - in->at >= DEFLATE_FAR_INPUT && capacity - at >= DEFLATE_MOST_OUTPUT) {
+        deflate_refill_far(in);
+        uint32_t entry = deflate_entry(literals, in);
+        if (entry & DEFLATE_IS_LITERAL) {
+            deflate_drop(in, entry);
+            out[at++] = (uint8_t)DEFLATE_VALUE(entry);
+            entry = deflate_entry(literals, in);
+            if (entry & DEFLATE_IS_LITERAL) {
+                deflate_drop(in, entry);
+                out[at++] = (uint8_t)DEFLATE_VALUE(entry);
+                continue;
+            }
+        }
+        if (entry & (DEFLATE_IS_END | DEFLATE_IS_INVALID))
+            break;
+        size_t length = deflate_take(in, entry);
+        if (in->count < DEFLATE_DISTANCE_CODE_BITS)
+            deflate_refill_far(in);
+        entry = deflate_entry(distances, in);
+        size_t distance = deflate_take(in, entry);
+        if (entry & DEFLATE_IS_INVALID || distance > at)
+            return LZ_MALFORMED;
+        lz_copy_match(out, at, distance, length);
+        row = deflate_note(found, row, at, length, distance);
+        at += length;
+    }
+    *input = here;
+    *rows = row;
+    return (ptrdiff_t)at;
+}
+
 /* Read the symbols of a block to `out` from `at` on; return the position after them. */
 static ptrdiff_t deflate_read_symbols(deflate_input *input, const deflate_code *literals, const deflate_code *distances,
                                       uint8_t *out, size_t at, size_t capacity, lz_match *found, size_t *count) {
@@ -230,15 +289,18 @@ static ptrdiff_t deflate_read_symbols(deflate_input *input, const deflate_code *
     deflate_input here = *input, *in = &here;
     lz_match *row = found + *count;
     for (;;) {
+        ptrdiff_t end = deflate_read_plain(in, literals, distances, out, at, capacity, found, &row);
+        if (end < 0)
+            return end;
+        at = (size_t)end;
         deflate_refill(in);
         uint32_t entry = deflate_entry(literals, in);
-        if (deflate_entry_bits(entry) > in->count)
+        if (DEFLATE_ALL_BITS(entry) > in->count)
             return LZ_MALFORMED;
         if (entry & DEFLATE_IS_LITERAL) {
             if (at >= capacity)
                 return LZ_OUT_IS_FULL;
-            in->bits >>= DEFLATE_CODE_BITS(entry);
-            in->count -= DEFLATE_CODE_BITS(entry);
+            deflate_drop(in, entry);
             out[at++] = (uint8_t)DEFLATE_VALUE(entry);
             continue;
         }
@@ -250,7 +312,7 @@ static ptrdiff_t deflate_read_symbols(deflate_input *input, const deflate_code *
         if (in->count < DEFLATE_DISTANCE_CODE_BITS)
             deflate_refill(in);
         entry = deflate_entry(distances, in);
-        if (entry & DEFLATE_IS_INVALID || deflate_entry_bits(entry) > in->count)
+        if (entry & DEFLATE_IS_INVALID || DEFLATE_ALL_BITS(entry) > in->count)
             return LZ_MALFORMED;
         size_t distance = deflate_take(in, entry);
         if (distance > at)
@@ -258,14 +320,7 @@ static ptrdiff_t deflate_read_symbols(deflate_input *input, const deflate_code *
         if (length > capacity - at)
             return LZ_OUT_IS_FULL;
         lz_copy_match(out, at, distance, length);
-        if (row > found && (row[-1].distance == distance) & (row[-1].at + row[-1].length == at)) {
-            row[-1].length += (uint32_t)length;
-        } else {
-            row->at = (uint32_t)at;
-            row->length = (uint32_t)length;
-            row->distance = (uint32_t)distance;
-            row++;
-        }
+        row = deflate_note(found, row, at, length, distance);
         at += length;
     }
     *input = here;

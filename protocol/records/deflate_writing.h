@@ -8,7 +8,7 @@
 #define DEFLATE_MOST_DISTANCE 32768
 #define DEFLATE_LONGEST_MATCH 258
 /* A match of at most so many bytes may take more bits than these. */
-#define DEFLATE_DOUBTED_MATCH 6
+#define DEFLATE_DOUBTED_MATCH 4
 /* The cost in bits of a symbol that the code taken for costs does not have. */
 #define DEFLATE_UNKNOWN_COST 12
 /* Tokens after which a block ends, and room behind them for those that are written at once. */
@@ -25,7 +25,9 @@ typedef struct {
     unsigned count;
 } deflate_output;
 
-/* Append at most 48 bits. */
+#define DEFLATE_MOST_PUT 56
+
+/* Append at most DEFLATE_MOST_PUT bits. */
 static inline void deflate_put(deflate_output *out, uint64_t bits, unsigned count) {
     out->bits |= bits << out->count;
     out->count += count;
@@ -45,15 +47,12 @@ static inline unsigned highest_bit(uint32_t value) {
     return 31 - (unsigned)__builtin_clz(value);
 }
 
-/* Return the code of a length, after 257, and the number of the bits that follow it. No branch depends on the length,
-   since it cannot be predicted. */
-static inline unsigned deflate_length_code(uint32_t length, unsigned *extra) {
-    uint32_t rest = length - DEFLATE_LEAST_MATCH;
-    unsigned bits = highest_bit(rest | 4) - 2, is_longest = length == DEFLATE_LONGEST_MATCH;
-    *extra = is_longest ? 0 : bits;
-    return is_longest ? 28 : 4 * bits + (rest >> bits);
+/* The length after those that have the code of this number, after 257. */
+static inline unsigned deflate_lengths_end(unsigned code) {
+    return code < 28 ? DEFLATE_LEAST_LENGTHS[code + 1] : DEFLATE_LONGEST_MATCH + 1;
 }
 
+/* Return the symbol of a distance. No branch depends on the distance, since it cannot be predicted. */
 static inline unsigned deflate_distance_code(uint32_t distance, unsigned *extra) {
     uint32_t rest = distance - 1;
     unsigned bits = highest_bit(rest | 2) - 1;
@@ -74,6 +73,7 @@ static inline uint32_t deflate_first_length(uint32_t length) {
 #define DEFLATE_NO_DISTANCE 30
 #define DEFLATE_TOKEN_UNITS 512
 #define DEFLATE_TOKEN_UNIT(token) ((token) & 511)
+#define DEFLATE_LENGTH_UNIT(length) (256 + (length) - DEFLATE_LEAST_MATCH)
 #define DEFLATE_TOKEN_DISTANCE(token) ((token) >> 9 & 31)
 #define DEFLATE_TOKEN_FOLLOWING(token) ((token) >> 14)
 
@@ -83,9 +83,9 @@ typedef struct {
     size_t next;
 } deflate_place;
 
-/* The costs in bits of literals, of the lengths of doubted matches, and of distances. */
+/* The costs in bits of literals, of lengths, and of distances. */
 typedef struct {
-    uint8_t literals[256], lengths[DEFLATE_DOUBTED_MATCH + 1], distances[DEFLATE_DISTANCES];
+    int16_t literals[256], lengths[DEFLATE_LONGEST_MATCH + 1], distances[DEFLATE_DISTANCES];
 } deflate_costs;
 
 static uint8_t deflate_cost(uint8_t bits) {
@@ -95,24 +95,24 @@ static uint8_t deflate_cost(uint8_t bits) {
 static void deflate_set_costs(deflate_costs *costs, const deflate_lengths *lengths) {
     for (unsigned byte = 0; byte < 256; byte++)
         costs->literals[byte] = deflate_cost(lengths->literals[byte]);
+    /* Of a length that is not doubted any number of bits is right. */
+    memset(costs->lengths, 0x80, sizeof costs->lengths);
     for (unsigned length = DEFLATE_LEAST_MATCH; length <= DEFLATE_DOUBTED_MATCH; length++)
         costs->lengths[length] = deflate_cost(lengths->literals[257 + length - DEFLATE_LEAST_MATCH]);
     for (unsigned symbol = 0; symbol < 30; symbol++)
         costs->distances[symbol] = deflate_cost(lengths->distances[symbol]) + DEFLATE_DISTANCE_BITS[symbol];
 }
 
-/* Return 1 if a match takes more bits than its bytes, else 0. */
+/* Return 1 if a match takes more bits than its bytes, else 0. A doubted match has three bytes or four. */
 static inline uint32_t deflate_is_dear(const deflate_costs *costs, const uint8_t *bytes, uint32_t length,
                                        unsigned distance) {
-    uint32_t is_doubted = length <= DEFLATE_DOUBTED_MATCH, as_literals = 0;
-    for (uint32_t index = 0; index < DEFLATE_DOUBTED_MATCH; index++)
-        as_literals += costs->literals[bytes[index]] & -(uint32_t)(index < length);
-    uint32_t as_match = costs->lengths[is_doubted ? length : DEFLATE_DOUBTED_MATCH] + costs->distances[distance];
-    return is_doubted & (as_literals <= as_match);
+    int as_literals = costs->literals[bytes[0]] + costs->literals[bytes[1]] + costs->literals[bytes[2]];
+    as_literals += costs->literals[bytes[3]] & -(int)(length > DEFLATE_LEAST_MATCH);
+    return as_literals <= costs->lengths[length] + costs->distances[distance];
 }
 
-static inline void deflate_add_8_literals(uint32_t *to, const uint8_t *bytes) {
-    for (int index = 0; index < 8; index++)
+static inline void deflate_add_literals(uint32_t *to, const uint8_t *bytes, int count) {
+    for (int index = 0; index < count; index++)
         to[index] = bytes[index] | DEFLATE_NO_DISTANCE << 9;
 }
 
@@ -127,11 +127,11 @@ static size_t deflate_add_tokens(const lz_moved *moved, deflate_place *place, co
         /* Whether there are literals, mostly few, cannot be predicted; a match may have been begun by the last block. */
         uint32_t count = literals_end > at ? literals_end - at : 0, room = (uint32_t)(end - to);
         uint32_t first = count < 8 ? count : 8;
-        deflate_add_8_literals(to, moved->bytes + at);
+        deflate_add_literals(to, moved->bytes + at, 8);
         if (count > 8) {
             first = count < room ? count : room;
             for (uint32_t index = 8; index < first; index += 8)
-                deflate_add_8_literals(to + index, moved->bytes + at + index);
+                deflate_add_literals(to + index, moved->bytes + at + index, 8);
         }
         to += first;
         at += first;
@@ -143,7 +143,7 @@ static size_t deflate_add_tokens(const lz_moved *moved, deflate_place *place, co
         if (length <= DEFLATE_LONGEST_MATCH) {
             uint32_t is_dear = deflate_is_dear(costs, moved->bytes + at, length, distance);
             uint32_t token = with_distance + (length - DEFLATE_LEAST_MATCH);
-            deflate_add_8_literals(to, moved->bytes + at);
+            deflate_add_literals(to, moved->bytes + at, DEFLATE_DOUBTED_MATCH);
             *to = token ^ ((token ^ *to) & -is_dear);
             to += 1 + ((length - 1) & -is_dear);
             at += length;
@@ -161,20 +161,22 @@ static size_t deflate_add_tokens(const lz_moved *moved, deflate_place *place, co
 static void deflate_count(const uint32_t *tokens, size_t count, deflate_writing_code *literals,
                           deflate_writing_code *distances) {
     /* Neighbours are counted apart, as a counter that was just written must be waited for. */
-    uint32_t units[2][DEFLATE_TOKEN_UNITS] = {{0}}, far[2][DEFLATE_DISTANCES] = {{0}};
+    uint32_t units[2][DEFLATE_TOKEN_UNITS] = {{0}}, far[4][DEFLATE_DISTANCES] = {{0}};
     for (size_t index = 0; index < count; index++) {
         units[index & 1][DEFLATE_TOKEN_UNIT(tokens[index])]++;
-        far[index & 1][DEFLATE_TOKEN_DISTANCE(tokens[index])]++;
+        far[index & 3][DEFLATE_TOKEN_DISTANCE(tokens[index])]++;
     }
     memset(literals->frequency, 0, sizeof literals->frequency);
     memset(distances->frequency, 0, sizeof distances->frequency);
     for (unsigned byte = 0; byte < 256; byte++)
         literals->frequency[byte] = units[0][byte] + units[1][byte];
-    for (unsigned unit = 256, extra; unit < DEFLATE_TOKEN_UNITS; unit++)
-        literals->frequency[257 + deflate_length_code(unit - 256 + DEFLATE_LEAST_MATCH, &extra)] +=
-            units[0][unit] + units[1][unit];
+    for (unsigned code = 0; code < 29; code++)
+        for (unsigned length = DEFLATE_LEAST_LENGTHS[code]; length < deflate_lengths_end(code); length++) {
+            unsigned unit = DEFLATE_LENGTH_UNIT(length);
+            literals->frequency[257 + code] += units[0][unit] + units[1][unit];
+        }
     for (unsigned symbol = 0; symbol < 30; symbol++)
-        distances->frequency[symbol] = far[0][symbol] + far[1][symbol];
+        distances->frequency[symbol] = far[0][symbol] + far[1][symbol] + far[2][symbol] + far[3][symbol];
     literals->frequency[DEFLATE_END_OF_BLOCK] = 1;
 }
 
@@ -241,6 +243,20 @@ static uint64_t deflate_size_in_bits(const deflate_writing_code *literals, const
     return bits;
 }
 
+typedef struct {
+    uint64_t bits;
+    unsigned count;
+} deflate_bit_string;
+
+/* Return the bits of a token, at most 48; `units` and `far` are those of `deflate_put_tokens`. */
+static inline deflate_bit_string deflate_token_bits(uint32_t token, const uint32_t *units, const uint32_t *far) {
+    uint32_t unit = units[DEFLATE_TOKEN_UNIT(token)], distance = far[DEFLATE_TOKEN_DISTANCE(token)];
+    uint64_t following = (uint64_t)DEFLATE_TOKEN_FOLLOWING(token) << (distance >> 16 & 255);
+    deflate_bit_string result = {(unit & 0xFFFFFF) | ((distance & 0xFFFF) | following) << (unit >> 24),
+                                 (unit >> 24) + (distance >> 24)};
+    return result;
+}
+
 static void deflate_put_tokens(deflate_output *output, const uint32_t *tokens, size_t count,
                                const deflate_writing_code *literals, const deflate_writing_code *distances) {
     /* The bits of each token's unit and their number from bit 24 on; the code of each distance, the number of its bits
@@ -248,10 +264,11 @@ static void deflate_put_tokens(deflate_output *output, const uint32_t *tokens, s
     uint32_t units[DEFLATE_TOKEN_UNITS], far[DEFLATE_DISTANCES] = {0};
     for (unsigned byte = 0; byte < 256; byte++)
         units[byte] = literals->codes[byte] | (uint32_t)literals->lengths[byte] << 24;
-    for (unsigned unit = 256; unit < DEFLATE_TOKEN_UNITS; unit++) {
-        unsigned extra, rest = unit - 256, symbol = 257 + deflate_length_code(rest + DEFLATE_LEAST_MATCH, &extra);
-        uint32_t bits = literals->codes[symbol] | (rest & ((1u << extra) - 1)) << literals->lengths[symbol];
-        units[unit] = bits | (literals->lengths[symbol] + extra) << 24;
+    for (unsigned code = 0; code < 29; code++) {
+        unsigned least = DEFLATE_LEAST_LENGTHS[code], bits = literals->lengths[257 + code];
+        uint32_t first = literals->codes[257 + code] | (bits + DEFLATE_LENGTH_BITS[code]) << 24;
+        for (unsigned length = least; length < deflate_lengths_end(code); length++)
+            units[DEFLATE_LENGTH_UNIT(length)] = first | (length - least) << bits;
     }
     for (unsigned symbol = 0; symbol < 30; symbol++) {
         uint32_t bits = distances->lengths[symbol];
@@ -259,11 +276,21 @@ static void deflate_put_tokens(deflate_output *output, const uint32_t *tokens, s
     }
     /* A copy, as the compiler cannot know that the bytes written are not those of `output`. */
     deflate_output here = *output, *out = &here;
-    for (const uint32_t *token = tokens, *end = tokens + count; token < end; token++) {
-        uint32_t unit = units[DEFLATE_TOKEN_UNIT(*token)], distance = far[DEFLATE_TOKEN_DISTANCE(*token)];
-        uint64_t following = (uint64_t)DEFLATE_TOKEN_FOLLOWING(*token) << (distance >> 16 & 255);
-        uint64_t bits = (unit & 0xFFFFFF) | ((distance & 0xFFFF) | following) << (unit >> 24);
-        deflate_put(out, bits, (unit >> 24) + (distance >> 24));
+    const uint32_t *token = tokens, *end = tokens + count;
+    /* Each call waits for the one before, so two tokens are put at once. */
+    for (; end - token >= 2; token += 2) {
+        deflate_bit_string first = deflate_token_bits(token[0], units, far);
+        deflate_bit_string second = deflate_token_bits(token[1], units, far);
+        if (first.count + second.count <= DEFLATE_MOST_PUT) {
+            deflate_put(out, first.bits | second.bits << first.count, first.count + second.count);
+        } else {
+            deflate_put(out, first.bits, first.count);
+            deflate_put(out, second.bits, second.count);
+        }
+    }
+    if (token < end) {
+        deflate_bit_string last = deflate_token_bits(*token, units, far);
+        deflate_put(out, last.bits, last.count);
     }
     deflate_put(out, literals->codes[DEFLATE_END_OF_BLOCK], literals->lengths[DEFLATE_END_OF_BLOCK]);
     *output = here;
