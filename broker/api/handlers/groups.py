@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from typing import Protocol, cast
 
 from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
@@ -15,6 +17,7 @@ from ....protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ....protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from ....protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ....protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ....protocol.schema import EncodedStruct
 from ...coordinators.groups.classic_protocol import JoiningClient
 from ...coordinators.groups.description import list_group, list_revision
 from ...coordinators.groups.group_map import Group
@@ -33,6 +36,8 @@ NULL_PROTOCOL_SINCE = 7
 PROTOCOL_REQUIRED_SINCE = 5
 """First SyncGroup version that must name the protocol that the member has joined with (KIP-559)."""
 BATCHED_LEAVE_SINCE = 3
+GROUPS_A_STEP = 100
+"""The groups that are listed between two looks at the time; to find the encoded entry of a group takes 0.1 us."""
 
 
 class OfOneGroup(Protocol):
@@ -128,7 +133,8 @@ def handle_list_groups(request: ListGroupsRequest, context: RequestContext) -> O
     if context.encoded is not None and context.may_do_everything and not states and not types:
         error, every = context.services.groups.all_groups()
         view = context.encoded.view(ListGroupsResponse, context.api_version)
-        entries = each_in_turns(partial(_encoded_entry, view), every, len(every))
+        steps = [every[at : at + GROUPS_A_STEP] for at in range(0, len(every), GROUPS_A_STEP)]
+        entries = each_in_turns(partial(_encoded_entries, view), steps, len(every))
         return then(entries, partial(_list_response, error))
     error, groups = context.services.groups.list(states, types)
     if not context.may(describe, AclResourceType.CLUSTER, CLUSTER_NAME, is_filter=True):
@@ -138,19 +144,27 @@ def handle_list_groups(request: ListGroupsRequest, context: RequestContext) -> O
     return ListGroupsResponse(error_code=error, groups=groups)
 
 
-def _list_response(error: ErrorCode, groups: list[ListedGroup]) -> ListGroupsResponse:
-    return ListGroupsResponse(error_code=error, groups=groups)
+def _list_response(error: ErrorCode, steps: list[list[ListedGroup]]) -> ListGroupsResponse:
+    return ListGroupsResponse(error_code=error, groups=list(chain.from_iterable(steps)))
 
 
-def _encoded_entry(view: View, group: Group) -> ListedGroup:
-    """Return the encoded entry of a group in the list of groups."""
-    revision = list_revision(group)
-    found = view.entries.get(group.group_id)
-    if found is not None and found.revision == revision:
-        return cast(ListedGroup, found.encoded)
+def _encoded_entries(view: View, groups: Sequence[Group]) -> list[ListedGroup]:
+    """Return the encoded entries of groups in the list of groups."""
+    find = view.entries.get
+    entries = [
+        found.encoded
+        if (found := find(group.group_id)) is not None and found.revision == list_revision(group)
+        else _encoded_anew(view, group)
+        for group in groups
+    ]
+    return cast(list[ListedGroup], entries)
+
+
+def _encoded_anew(view: View, group: Group) -> EncodedStruct:
+    """Return the encoded entry of a group that is new or has changed since the last list, and keep it."""
     encoded = view.encode(list_group(group), 0)
-    view.keep(group.group_id, revision, encoded)
-    return cast(ListedGroup, encoded)
+    view.keep(group.group_id, list_revision(group), encoded)
+    return encoded
 
 
 def handle_delete_groups(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:

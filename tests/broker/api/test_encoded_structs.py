@@ -192,6 +192,19 @@ async def test_list_groups_has_the_same_bytes_with_kept_groups(
     assert [group.group_id for group in listed.groups] == ["g0", "g2"]
 
 
+@pytest.mark.parametrize("count", [99, 100, 101, 501, 750])
+async def test_many_groups_are_listed_in_order_with_kept_groups(
+    asking: Asking, both: BothDispatchers, count: int
+) -> None:
+    groups = asking.broker.services.groups._groups
+    for number in range(count):
+        groups.put(ClassicGroup(f"g{number}", state_timestamp_ms=0))
+    names = [f"g{number}" for number in range(count)]
+    for _ in range(2):
+        listed = await both.ask(ApiKey.LIST_GROUPS, 4, ListGroupsRequest())
+        assert [group.group_id for group in listed.groups] == names
+
+
 @pytest.mark.parametrize("version", [4, 5])
 async def test_list_groups_filters_by_state_with_kept_groups(
     asking: Asking, both: BothDispatchers, version: int
