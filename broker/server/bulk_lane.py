@@ -60,8 +60,12 @@ class BulkLane:
         self._memory: BulkMemory | None = None
         """The memory of `begin`."""
         self._held_bytes = 0
-        self._latest_begun = self._begun_before = (-1, 0.0)
-        """The socket of the answer that began last and the time, and the same of the last one of another client."""
+        self._latest_begun = (-1, 0.0)
+        """The socket of the answer that began last, and the time."""
+        self._other_began = 0.0
+        """The time at which the last answer of another client began."""
+        self._one_of_many: BulkAnswer | None = None
+        """The answer that began last, if others began shortly before it and threads do not have it yet."""
         self._held: list[QueuedAnswer] = []
         """Answers for the threads, while others begin."""
         self._held_passes = self._passes_left = 0
@@ -75,9 +79,11 @@ class BulkLane:
 
         That takes one call of sendfile(2), or the conversion of one chunk.
         """
+        now = perf_counter()
         if self._latest_begun[0] != answer.descriptor:
-            self._begun_before = self._latest_begun
-        self._latest_begun = (answer.descriptor, perf_counter())
+            self._other_began = self._latest_begun[1]
+        self._latest_begun = (answer.descriptor, now)
+        self._one_of_many = answer if now - self._other_began < BEGINNING_S else None
         if self._memory is None:
             self._memory = BulkMemory(self._settings.gregor_message_downconversion_chunk_bytes)
         return BulkStop(self._run(answer, self._memory, ONLY_BEGIN))
@@ -88,7 +94,8 @@ class BulkLane:
         A thread without other work waits for a client that does not read at once for ``patience_ms``.
         """
         queued = QueuedAnswer(answer, patience_ms, on_end)
-        if answer.sent_bytes > 0 and self._are_others_beginning(answer):
+        is_one_of_many, self._one_of_many = self._one_of_many is answer, None
+        if is_one_of_many:
             self._hold(queued)
         else:
             self._begin(queued)
@@ -138,12 +145,6 @@ class BulkLane:
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
-
-    def _are_others_beginning(self, answer: BulkAnswer) -> bool:
-        """Return whether answers of other clients begin at this time."""
-        is_latest = self._latest_begun[0] == answer.descriptor
-        _, began = self._begun_before if is_latest else self._latest_begun
-        return perf_counter() - began < BEGINNING_S
 
     def _hold(self, queued: QueuedAnswer) -> None:
         """Let the threads have an answer a few passes of trio's loop later.

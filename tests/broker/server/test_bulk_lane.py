@@ -122,7 +122,7 @@ async def test_an_answer_is_not_held_for_its_own_client(tmp_path: Path, monkeypa
     lane = BulkLane(Settings())
     monkeypatch.setattr(bulk_lane, "BEGINNING_S", 1e9)
     monkeypatch.setattr(lane, "_hold", lambda queued: pytest.fail("no other client waits"))
-    lane._begun_before = lane._latest_begun = (-1, -1e10)
+    lane._latest_begun = (-1, -1e10)
     ours, theirs = socket.socketpair()
     with ours, theirs, trio.fail_after(60):
         for _ in range(3):
