@@ -183,9 +183,11 @@ async def until_sigterm() -> AsyncIterator[trio.CancelScope]:
 
 
 def run_tool(work: Callable[[], None]) -> int:
-    """Run a tool's work; turn an error into one line on standard error and an exit code."""
+    """Run a tool's work and write its output; turn an error into one line on standard error and an exit code."""
     try:
         work()
+        # A failure to write is noticed here, and not while the interpreter ends, which would print a traceback.
+        sys.stdout.flush()
     except (Exception, KeyboardInterrupt, BaseExceptionGroup) as raised:
         return _exit_code(_innermost(raised))
     return 0
@@ -217,6 +219,11 @@ def _exit_code(error: BaseException) -> int:
 def describe_broker_error(error: BrokerError) -> str:
     """Return a broker's refusal in one line: its code, and its message if there is one."""
     return f"{error.message} ({error.code.name})" if error.message else error.code.name
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, such as ``1 broker`` and ``3 brokers``."""
+    return f"{count} {noun}{'s' if count != 1 else ''}"
 
 
 def say(text: str = "") -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .asking import say
+from .asking import run_tool, say
 
 SHELLS = ("bash", "zsh", "fish")
 EXAMPLES = """\
@@ -33,5 +33,4 @@ def run(arguments: argparse.Namespace) -> int:
 
     from . import COMMANDS, build_parser
 
-    say(shtab.complete(build_parser(list(COMMANDS)), shell=arguments.shell))
-    return 0
+    return run_tool(lambda: say(shtab.complete(build_parser(list(COMMANDS)), shell=arguments.shell)))

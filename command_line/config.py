@@ -6,6 +6,8 @@ import argparse
 import json
 import sys
 
+from .asking import run_tool, say
+
 EXAMPLES = """\
 examples:
   gregor config retention cleanup
@@ -32,15 +34,17 @@ def run(options: argparse.Namespace) -> int:
     """Print the keys; return 1, with a line on standard error, for each word that no key contains."""
     from ..broker.config.server_properties import as_objects, described, server_properties, why_none
 
-    if options.write:
-        sys.stdout.write(server_properties())
-        return 0
-    if options.json:
-        print(json.dumps(list(as_objects(options.words)), indent=2))  # noqa: T201
-    else:
-        for line in described(options.words):
-            print(line)  # noqa: T201
-    reasons = [reason for word in options.words if (reason := why_none(word))]
+    def work() -> None:
+        if options.write:
+            sys.stdout.write(server_properties())
+        elif options.json:
+            say(json.dumps(list(as_objects(options.words)), indent=2))
+        else:
+            for line in described(options.words):
+                say(line)
+
+    status = run_tool(work)
+    reasons = [] if options.write else [reason for word in options.words if (reason := why_none(word))]
     for reason in reasons:
         print(f"gregor: {reason}", file=sys.stderr)  # noqa: T201
-    return 1 if reasons else 0
+    return 1 if reasons else status

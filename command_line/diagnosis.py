@@ -23,6 +23,7 @@ from ..protocol.errors import BrokerError
 from ..protocol.kafka_4_floor import verdict
 from ..protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ..protocol.spoken_versions import PINNED_RELEASES, SOFTWARE_NAME
+from .asking import counted
 
 FEW_FILES, ENOUGH_FILES = 1024, 65536
 """Limits of open files below which a broker with many partitions or clients fails, and may fail."""
@@ -126,7 +127,7 @@ async def check_cluster(admin: Admin, host: str) -> AsyncIterator[Finding]:
     except (ClientError, BrokerError) as error:
         yield Finding(Level.PROBLEM, "broker", str(error))
         return
-    yield Finding(Level.GOOD, "broker", f"{len(cluster.brokers)} brokers, cluster id {cluster.cluster_id}")
+    yield Finding(Level.GOOD, "broker", f"{counted(len(cluster.brokers), 'broker')}, cluster id {cluster.cluster_id}")
     async for finding in _check_advertised(cluster, host, admin):
         yield finding
     try:
@@ -140,11 +141,14 @@ async def check_cluster(admin: Admin, host: str) -> AsyncIterator[Finding]:
         f"{name}-{state.index}" for name, state in partitions if len(state.in_sync_replicas) < len(state.replicas)
     ]
     if leaderless:
-        yield Finding(Level.PROBLEM, "topics", f"{len(leaderless)} partitions have no leader, such as {leaderless[0]}")
+        found = f"{counted(len(leaderless), 'partition')} without a leader, such as {leaderless[0]}"
+        yield Finding(Level.PROBLEM, "topics", found)
     if behind:
-        yield Finding(Level.WARNING, "topics", f"{len(behind)} partitions have replicas behind, such as {behind[0]}")
+        found = f"{counted(len(behind), 'partition')} with replicas behind, such as {behind[0]}"
+        yield Finding(Level.WARNING, "topics", found)
     if not leaderless and not behind:
-        yield Finding(Level.GOOD, "topics", f"all {len(partitions)} partitions have their leader and replicas")
+        found = f"{counted(len(partitions), 'partition')}, all with their leader and replicas"
+        yield Finding(Level.GOOD, "topics", found)
 
 
 async def _check_advertised(cluster: ClusterDescription, host: str, admin: Admin) -> AsyncIterator[Finding]:

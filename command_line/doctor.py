@@ -11,7 +11,7 @@ import trio
 from ..client.admin import Admin
 from ..client.wire.cluster import parse_servers
 from ..protocol.spoken_versions import PINNED_RELEASES
-from .asking import add_json_option, client_id, default_server, read_client_properties, run_tool, say, say_json
+from .asking import add_json_option, client_id, counted, default_server, read_client_properties, run_tool, say, say_json
 from .colours import GREEN, RED, YELLOW, coloured
 from .diagnosis import (
     Finding,
@@ -99,5 +99,5 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         say_json([{"level": level.value, "subject": subject, "text": text} for level, subject, text in findings])
     else:
-        say(f"{problems} problem{'s' if problems != 1 else ''}" if problems else "no problem found")
+        say(counted(problems, "problem") if problems else "no problem found")
     return 1 if problems else 0

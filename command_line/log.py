@@ -8,7 +8,7 @@ import os
 from ..storage.disk.read_only_files import ReadOnlyFiles
 from ..storage.recovery.directory_verification import find_partitions, total_bytes, verify_log_directory
 from ..storage.recovery.verification import Finding
-from .asking import UsageError, run_tool, say
+from .asking import UsageError, counted, run_tool, say
 from .progress import ProgressBar
 
 DAMAGED = 1
@@ -77,8 +77,8 @@ def _verify(directory: str) -> int:
         for finding in verify_log_directory(files, checked, advance):
             problems += 1
             progress.say(describe(finding))
-    partitions = f"{len(checked.partitions)} partition{'s' if len(checked.partitions) != 1 else ''}"
-    found = "no problem found" if not problems else f"{problems} problem{'s' if problems != 1 else ''}"
+    partitions = counted(len(checked.partitions), "partition")
+    found = "no problem found" if not problems else counted(problems, "problem")
     say(f"{directory}: {partitions}, {size_bytes:,} bytes checked: {found}")
     return problems
 

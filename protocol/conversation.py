@@ -112,11 +112,6 @@ class Conversation:
             self._in_flight.append(request)
         return request
 
-    @property
-    def latest_correlation_id(self) -> int:
-        """The correlation id of the latest request."""
-        return (self._next_correlation_id - 1) & LAST_CORRELATION_ID
-
     def header_tail(self, key: AnyApiKey, version: int) -> bytes:
         """Return the end of a request's header: the client id and no tagged fields."""
         return self._header_tails[request_header_version(key, version)]

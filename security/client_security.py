@@ -21,7 +21,7 @@ from .oauthbearer import OAuthBearerClient
 from .plain import PlainClient
 from .sasl import GSSAPI, OAUTHBEARER, PLAIN, ClientExchange, check_mechanism
 from .scram import ScramClient
-from .tls import SECRET_TLS_KEYS, TLS_KEYS, TlsSettings
+from .tls import TLS_KEYS, TlsSettings
 from .token_sources import TokenFile, TokenFunction, TokenSource, UnsecuredToken, token_extensions
 
 if TYPE_CHECKING:
@@ -65,8 +65,6 @@ IGNORED_SASL_KEYS = (
 )
 """Keys of Java's classes, of brokers and of Kerberos, which Kafka's clients have too, without effect."""
 CLIENT_KEYS = frozenset({"security.protocol", "security.providers", *TLS_KEYS, *SASL_KEYS, *IGNORED_SASL_KEYS})
-SECRET_KEYS = SECRET_TLS_KEYS | {"sasl.jaas.config"}
-"""The keys whose values are never shown."""
 _CONTENTS = "contents of the stores"
 """The entry of a pickled `ClientSecurity` for the TLS settings without files."""
 

@@ -329,9 +329,7 @@ class Broker:
         # Few brokers need these modules.
         from ..zookeeper.listener import ZooKeeperListener
 
-        listener = ZooKeeperListener(self.config)
-        self.services.serving.zookeeper_addresses = listener.bound
-        return listener
+        return ZooKeeperListener(self.config)
 
     async def _serve_zookeeper(self, listener: ZooKeeperListener) -> None:
         from ..zookeeper.broker_cluster import BrokerCluster

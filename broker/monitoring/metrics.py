@@ -120,14 +120,10 @@ class Metrics:
         self.recompressions_on_append = 0
         """Compressed batches that were not stored with their original bytes: there must be none (KAFKA-527)."""
         self._deleted_topics: defaultdict[str, int] = defaultdict(int)
-        self._gauges: dict[str, Callable[[], Iterable[tuple[Labels, float]]]] = {}
+        self._gauges: dict[str, Callable[[], float]] = {}
 
     def gauge(self, name: str, read: Callable[[], float]) -> None:
         """Register a value that is read on each export."""
-        self._gauges[name] = lambda: [(NO_LABELS, read())]
-
-    def labelled_gauge(self, name: str, read: Callable[[], Iterable[tuple[Labels, float]]]) -> None:
-        """Register values with labels that are read on each export."""
         self._gauges[name] = read
 
     def count_produced(self, topic: str, produced: Produced) -> None:
@@ -182,4 +178,4 @@ class Metrics:
             total = self._deleted_topics[name] + sum(value for _, value in values)
             yield Family(f"kafka_server_brokertopicmetrics_{name}_total", [(NO_LABELS, total), *values])
         for gauge, read_gauge in self._gauges.items():
-            yield Family(gauge, read_gauge())
+            yield Family(gauge, [(NO_LABELS, read_gauge())])

@@ -20,5 +20,3 @@ class ServingState:
     """The address of the metrics pages; None without `gregor.metrics.listener`."""
     activity: dict[str, ListenerActivity] = field(default_factory=dict)
     """The connections and logins of each listener, by name, with the controller's listener if this node has it."""
-    zookeeper_addresses: list[Endpoint] = field(default_factory=list)
-    """The addresses of ZooKeeper's protocol; empty without `gregor.zookeeper.listeners`."""

@@ -159,14 +159,6 @@ def parse_partition_map(name: str, text: str) -> dict[AnyTopicPartition, int]:
     return numbers
 
 
-def format_partition_map(numbers: Mapping[AnyTopicPartition, int]) -> str:
-    """Return the JSON that `parse_partition_map` reads; equal numbers give equal JSON."""
-    topics: dict[str, dict[str, int]] = {}
-    for (topic, partition), number in sorted(numbers.items()):
-        topics.setdefault(topic, {})[str(partition)] = number
-    return json.dumps(topics)
-
-
 def parse_int(name: str, text: str, *, least: int | None = None, most: int = MOST) -> int:
     """Parse a whole number as Java does, with blanks around it allowed. Raises OptionError."""
     if _WHOLE_NUMBER.fullmatch(text) is None:

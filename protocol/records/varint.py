@@ -10,8 +10,6 @@ from .record import Buffer
 INT32_LAST_SHIFT = 28
 INT64_LAST_SHIFT = 63
 """The shift of the last byte of an integer of that width."""
-INT64_BYTES = 10
-"""The most bytes of a 64-bit integer."""
 
 TOO_LONG = -1
 INCOMPLETE = -2

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import IO
 from uuid import uuid4
 
 import pytest
@@ -20,6 +23,8 @@ from tests.interruptible import interruptible, raised_interrupts
 from tests.waiting import PATIENCE_S
 
 GREGOR = [sys.executable, "-m", "gregor.command_line"]
+PRINTING = (("topics", "--list"), ("config",), ("completion", "bash"))
+"""Commands that print something, with and without a broker."""
 
 
 def consumed(broker: BrokerProcess, topic: str, count: int) -> list[str]:
@@ -50,15 +55,38 @@ def test_lines_before_a_malformed_line_are_produced(broker_process: BrokerProces
     assert consumed(broker_process, topic, 1) == ["one"]
 
 
+def printing(words: Sequence[str], broker: BrokerProcess, output: IO[bytes], buffered: str) -> tuple[int, bytes]:
+    """Return the exit code and the errors of a command whose output goes to ``output``."""
+    done = subprocess.run(
+        [*GREGOR, *words],
+        env=os.environ | {"PYTHONUNBUFFERED": buffered, "GREGOR_BOOTSTRAP_SERVER": broker.bootstrap},
+        stdout=output,
+        stderr=subprocess.PIPE,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
-def test_a_full_disk_behind_standard_output_is_reported_in_one_line(broker_process: BrokerProcess) -> None:
+@pytest.mark.parametrize(("words", "buffered"), [*itertools.product(PRINTING, ("", "1"))])
+def test_a_full_disk_behind_standard_output_is_reported_in_one_line(
+    broker_process: BrokerProcess, words: Sequence[str], buffered: str
+) -> None:
     assert run(broker_process, "topics", "--create", "--topic", f"t-{uuid4().hex}").code == 0
-    command = [*GREGOR[1:], "topics", "--list", "--bootstrap-server", broker_process.bootstrap]
     with Path("/dev/full").open("wb", buffering=0) as full:
-        done = subprocess.run(
-            [sys.executable, "-u", *command], stdout=full, stderr=subprocess.PIPE, timeout=PATIENCE_S, check=False
-        )
-    assert (done.returncode, done.stderr) == (1, b"Error: No space left on device\n")
+        assert printing(words, broker_process, full, buffered) == (1, b"Error: No space left on device\n")
+
+
+@pytest.mark.parametrize(("words", "buffered"), [*itertools.product(PRINTING, ("", "1"))])
+def test_a_reader_of_the_output_that_ends_first_is_no_error(
+    broker_process: BrokerProcess, words: Sequence[str], buffered: str
+) -> None:
+    assert run(broker_process, "topics", "--create", "--topic", f"t-{uuid4().hex}").code == 0
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb", buffering=0) as unread:
+        assert printing(words, broker_process, unread, buffered) == (0, b"")
 
 
 def test_ctrl_c_while_modules_are_imported_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
