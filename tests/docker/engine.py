@@ -48,7 +48,9 @@ class Engine:
         name = f"gregor-test-{uuid4().hex[:12]}"
         environment = [word for key, value in (variables or {}).items() for word in ("--env", f"{key}={value}")]
         self._containers.append(name)
-        self.docker("run", "--detach", "--name", name, *environment, *options, IMAGE, *command)
+        # A loaded machine takes longer to start the healthcheck than users should wait for it.
+        patient = ("--health-timeout", f"{PATIENCE_S:.0f}s")
+        self.docker("run", "--detach", "--name", name, *patient, *environment, *options, IMAGE, *command)
         return name
 
     def serving(self, *options: str, **variables: str) -> str:
