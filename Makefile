@@ -84,7 +84,7 @@ types: .venv/.dev ## mypy --strict
 layers: .venv/.dev ## import contracts between the rooms
 	$(BIN)/lint-imports
 
-pipeline: .venv/.spark ## install PySpark, Delta Lake, Iceberg and a Java for them into .venv (800 MB)
+pipeline: .venv/.spark ## install PySpark, Delta Lake, Iceberg and a Java for them into .venv (900 MB)
 	$(BIN)/python -c 'from gregor.pipeline.session import prepare_environment; prepare_environment()'
 
 # The tests of the pipeline come first, two files at a time: `make test` skips most of them where Spark is not installed. The tests

@@ -186,11 +186,19 @@ def run_tool(work: Callable[[], None]) -> int:
     """Run a tool's work and write its output; turn an error into one line on standard error and an exit code."""
     try:
         work()
-        # A failure to write is noticed here, and not while the interpreter ends, which would print a traceback.
         sys.stdout.flush()
     except (Exception, KeyboardInterrupt, BaseExceptionGroup) as raised:
+        _drop_unwritable_output()
         return _exit_code(_innermost(raised))
     return 0
+
+
+def _drop_unwritable_output() -> None:
+    """Discard printed text that cannot be written: the interpreter would fail with it again when it ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _exit_code(error: BaseException) -> int:
@@ -199,8 +207,7 @@ def _exit_code(error: BaseException) -> int:
     if isinstance(error, TerminatedError):
         return TERMINATED
     if isinstance(error, BrokenPipeError):
-        # The reader of the output has closed the pipe (`gregor consume ... | head`); the rest is discarded.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of the output has closed the pipe (`gregor consume ... | head`).
         return 0
     if isinstance(error, BrokerError):
         print(f"{coloured('Error:', RED, sys.stderr)} {describe_broker_error(error)}", file=sys.stderr)  # noqa: T201

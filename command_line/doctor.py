@@ -11,7 +11,18 @@ import trio
 from ..client.admin import Admin
 from ..client.wire.cluster import parse_servers
 from ..protocol.spoken_versions import PINNED_RELEASES
-from .asking import add_json_option, client_id, counted, default_server, read_client_properties, run_tool, say, say_json
+from .asking import (
+    DEFAULT_SERVER,
+    SERVER_VARIABLE,
+    add_json_option,
+    client_id,
+    counted,
+    default_server,
+    read_client_properties,
+    run_tool,
+    say,
+    say_json,
+)
 from .colours import GREEN, RED, YELLOW, coloured
 from .diagnosis import (
     Finding,
@@ -46,7 +57,15 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "disk of this machine.",
         epilog=EXAMPLES,
     )
-    parser.add_argument("server", nargs="?", metavar="HOST:PORT", help="a broker (default: $GREGOR_BOOTSTRAP_SERVER)")
+    parser.add_argument(
+        "server",
+        nargs="?",
+        metavar="HOST:PORT",
+        help=f"a broker (default: ${SERVER_VARIABLE}, or {DEFAULT_SERVER})",
+    )
+    parser.add_argument(
+        "--bootstrap-server", dest="named_server", metavar="HOST:PORT,...", help="the same, as other commands take it"
+    )
     parser.add_argument("--command-config", dest="client_config", metavar="FILE", help="client configurations")
     parser.add_argument("--dir", type=Path, default=Path("gregor-data"), metavar="DIR", help="log directory to check")
     parser.add_argument(
@@ -72,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
         for check in (check_limits(), check_disk(arguments.dir), check_names()):
             for finding in check:
                 report(finding)
-        servers = arguments.server or default_server()
+        servers = arguments.server or arguments.named_server or default_server()
         properties = {
             "client.id": client_id(arguments.command),
             "default.api.timeout.ms": TIMEOUT_MS,

@@ -280,8 +280,10 @@ class Dispatcher:
             return _answer(refusal, api, version, context.correlation_id)
 
     def respond(self, api: Api, request: Message, context: RequestContext) -> Outcome[Message | None]:
-        """Run the handler or ask the controller, and turn an exception into the response's error field, if it has
-        one."""
+        """Return the outcome of the handler, or of the controller for requests that only the controller answers.
+
+        An exception becomes the error field of the response; a response without one raises UnanswerableError instead.
+        """
         try:
             response = self._route(api, request)(request, context)
         except UNANSWERED:

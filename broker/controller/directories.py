@@ -51,8 +51,10 @@ def assigning(
 def failing(
     state: ClusterState, broker: BrokerState, failed: Collection[UUID], unclean: AllowsUnclean
 ) -> Iterator[Message]:
-    """Yield the records that take the replicas in failed directories of a broker out of service, unless they are
-    already."""
+    """Yield the records that take the replicas in failed directories of a broker out of service.
+
+    Replicas that are out of service already need no record.
+    """
     online = [directory for directory in broker.log_dirs if directory not in failed]
     if len(online) == len(broker.log_dirs) or not online:
         return

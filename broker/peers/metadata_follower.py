@@ -88,8 +88,7 @@ class MetadataFollower:
         """The number of the connection on which both logs were found to have the same history."""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Follow until cancelled; report started once this node has all metadata that the controller had at the first
-        answer.
+        """Follow until cancelled; report started when this node has what the controller had at the first answer.
 
         Raises ControllerBehindError; BrokerError INCONSISTENT_CLUSTER_ID if the first controller it reaches belongs to
         another cluster.

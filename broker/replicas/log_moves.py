@@ -33,8 +33,10 @@ class LogMoves:
         self._moved = moved
 
     def start(self, partition: Partition, target: LogDirectory) -> None:
-        """Start the move of a partition, or cancel it if ``target`` is its present directory. Raises OSError,
-        BrokerError."""
+        """Start the move of a partition, or cancel its move if ``target`` is its present directory.
+
+        Raises OSError, BrokerError.
+        """
         log = partition.log
         move = self._logs.move_of(log.topic, log.partition)
         if self._logs.directory_of(log.topic, log.partition) is target:

@@ -87,9 +87,7 @@ class ConfigAdmin(AdminBase):
         *,
         validate_only: bool = False,
     ) -> None:
-        """Change single keys: (operation, key, value), the value None for DELETE. The changes are applied all or
-        none.
-        """
+        """Change single keys, all or none: (operation, key, value), the value None for DELETE."""
         request = IncrementalAlterConfigsRequest(
             resources=[
                 AlterConfigsResource(

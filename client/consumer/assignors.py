@@ -110,9 +110,7 @@ class CooperativeStickyAssignor:
         return target
 
     def _unfair_place(self, target: Assignment, members: Members) -> tuple[str, str, AnyTopicPartition] | None:
-        """Return a partition whose move between two members makes the shares more even, as (giver, taker, partition),
-        or None.
-        """
+        """Return (giver, taker, partition) of a move that makes the shares of members more even, or None."""
         for taker in sorted(target, key=lambda member: len(target[member])):
             for giver in sorted(target, key=lambda member: -len(target[member])):
                 if len(target[giver]) - len(target[taker]) < 2:

@@ -271,8 +271,7 @@ class Consumer:
         return await self._poll(lambda: self._fetcher.take(limit), timeout_ms)
 
     async def poll_batches(self, timeout_ms: int | None = None) -> list[FetchedBatches]:
-        """Return all fetched batches as the broker sent them: neither decompressed nor copied, for callers that forward
-        them.
+        """Return all fetched batches as the broker sent them, neither decompressed nor copied, to be forwarded.
 
         Markers, and with read_committed the batches of aborted transactions, are left out; an entry without batches
         means that only such batches were fetched for the partition. Waits and raises as `poll`; a consumer uses
@@ -319,8 +318,7 @@ class Consumer:
         self._position_finder.wake()
 
     def current_lag(self, topic: str, partition: int) -> int | None:
-        """Return the number of offsets still to read, by the last fetch (KIP-695); None while that number is
-        unknown.
+        """Return the number of offsets still to read, by the last fetch (KIP-695); None while the number is unknown.
 
         Raises KeyError if the partition is not assigned.
         """
@@ -370,8 +368,9 @@ class Consumer:
         await self._committer.commit(offsets)
 
     def group_metadata(self) -> GroupMetadata:
-        """Return the group and member of this consumer for `Producer.send_offsets_to_transaction`; `transaction` does
-        both.
+        """Return the group and member of this consumer for `Producer.send_offsets_to_transaction`.
+
+        `transaction` calls both.
 
         Raises ConfigError without `group_id`, BrokerError UNKNOWN_MEMBER_ID for a consumer that is not in the group
         now.
@@ -379,9 +378,7 @@ class Consumer:
         return self._committer.group_metadata()
 
     async def committed(self, *partitions: AnyTopicPartition) -> dict[AnyTopicPartition, int]:
-        """Return the group's committed offsets of these or of the assigned partitions, without partitions that have
-        none.
-        """
+        """Return the group's committed offsets, if there are any, of these partitions or of the assigned ones."""
         if self.config.group_id is None:
             raise ConfigError("committed needs a group_id")
         found = await fetch_committed(

@@ -120,8 +120,7 @@ class JournalWriter:
         return count
 
     async def settle(self) -> None:
-        """Commit the position of each partition, see `MirrorWriter.settle`: the group's offsets are the next ones to
-        copy.
+        """Commit the position of each partition, see `MirrorWriter.settle`: the group has the next offsets to copy.
 
         The positions of idle partitions are committed again at intervals: brokers delete offsets after
         `offsets.retention.minutes`.

@@ -131,8 +131,7 @@ class Producer(SendingProducer):
             self._sends_since_yield = RECORDS_BETWEEN_YIELDS
 
     async def send_batch(self, topic: str, partition: int, raw: Buffer, *, keeps_producer: bool = False) -> Delivery:
-        """Send one complete record batch without changing its records, compressed or not; return its first record's
-        delivery.
+        """Send one complete record batch with its records as they are; return the delivery of its first record.
 
         In format v2 the header gets this producer's identity and sequence number (and so a new CRC), and the batch
         takes part in the producer's idempotence and transaction. With `keeps_producer` the header is not changed

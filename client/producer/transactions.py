@@ -88,8 +88,9 @@ class TransactionManager:
     # --- the producer's side ---
 
     async def initialize(self) -> None:
-        """Get (or renew) the producer id and epoch, which ends an open transaction of an earlier producer with this
-        transactional id.
+        """Get (or renew) the producer id and epoch.
+
+        This ends an open transaction of an earlier producer with this transactional id.
 
         A renewal names the identity held until now, so that the coordinator refuses it once another producer has taken
         the transactional id over (KIP-360). Raises BrokerError or DeadlineExceededError (`max.block.ms`).

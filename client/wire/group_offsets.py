@@ -40,8 +40,9 @@ NO_MEMBERSHIP = Membership()
 
 
 class GroupMetadata(NamedTuple):
-    """The group and member of a consumer, with which a transaction commits offsets; offsets of a removed member are
-    refused.
+    """The group and member of a consumer, with which a transaction commits offsets.
+
+    Offsets of a member that was removed from its group are refused.
 
     KIP-447; Kafka's ConsumerGroupMetadata.
     """
@@ -127,8 +128,7 @@ async def fetch_committed(
     *,
     timeout_ms: int,
 ) -> dict[AnyTopicPartition, CommittedOffset]:
-    """Return the committed offsets of these partitions (None: of all that have one); partitions without one are left
-    out.
+    """Return the committed offsets, where there are any, of these partitions (None: of all partitions).
 
     Raises BrokerError or DeadlineExceededError. All partitions in one request need Kafka 0.10.2.
     """

@@ -25,7 +25,7 @@ class Tools:
 
     def run(self, *words: str) -> tuple[int, str, str]:
         """Run one tool; return its exit status, output and errors."""
-        server = [] if words[0] in ("doctor", "config") else ["--bootstrap-server", self.broker.bootstrap]
+        server = [] if words[0] == "config" else ["--bootstrap-server", self.broker.bootstrap]
         self.capture.readouterr()
         status = main([*words, *server])
         return status, *self.capture.readouterr()
@@ -165,7 +165,7 @@ def test_api_versions_are_printed_as_json(tools: Tools) -> None:
 
 
 def test_findings_of_the_doctor_are_printed_as_json(tools: Tools) -> None:
-    findings = tools.parsed("doctor", "--client-version", "0.8", tools.broker.bootstrap)
+    findings = tools.parsed("doctor", "--client-version", "0.8")
     subjects = {finding["subject"] for finding in findings}
     assert {"limits", "disk", "DNS", "ports", "broker", "advertised", "topics", "client 0.8"} <= subjects
     texts = " ".join(finding["text"] for finding in findings)

@@ -57,9 +57,6 @@ from .leader_hints import hint_in_fetch
 
 LAST_VERSION_WITH_OLD_STORAGE_ERROR = 5
 """Up to this version clients do not know KAFKA_STORAGE_ERROR and get NOT_LEADER_OR_FOLLOWER instead."""
-FIRST_VERSION_WITH_SESSIONS = 7
-
-
 MOST_BYTES_AT_ONCE = 32 * 1024
 """Most stored bytes of all partitions of an answer that are converted in memory; more are converted while sending."""
 
@@ -198,8 +195,7 @@ class FetchOperation:
         return self._add_all(iter(reads))
 
     def _add_all(self, reads: Iterator[PartitionRead]) -> Outcome[FetchResponse]:
-        """Add the partitions to the answer; leave the rest to a task if a conversion must be planned or it takes
-        long."""
+        """Add the partitions to the answer; if a conversion must be planned or the turn ends, a task adds the rest."""
         turn_end = monotonic() + LONGEST_TURN_S
         for read in reads:
             planning = self._add_records(read)

@@ -244,6 +244,8 @@ class ConsumerGroup:
         return group.with_member(member.reconcile(group.assignment_epoch, target, owned, group.is_free))
 
     def remove(self, member_ids: Iterable[str], topics: CurrentTopics) -> ConsumerGroup:
-        """Return the group without these members, in a new epoch; the others get the partitions at their next
-        heartbeat."""
+        """Return the group without these members, in a new epoch.
+
+        The others get the partitions at their next heartbeats.
+        """
         return self.without_members(member_ids).with_current_topics(topics).with_new_epoch()

@@ -106,8 +106,10 @@ class GroupCoordinator:
                 self._serve(group).resume()
 
     def _forget_partition(self, index: int) -> None:
-        """Drop the groups of a partition that another broker leads now or that is loaded again; refuse pending
-        requests."""
+        """Drop the groups of a partition that another broker leads now or that is loaded again.
+
+        Pending requests of these groups are refused.
+        """
 
         def is_there(group_id: str) -> bool:
             return self._topic.existing_partition_of(group_id) == index
@@ -298,8 +300,7 @@ class GroupCoordinator:
         return errors
 
     def transaction_ended(self, index: int, producer_id: int, *, is_commit: bool) -> None:
-        """Commit or discard the offsets of a transaction whose marker was written to this partition of the offsets
-        topic."""
+        """Commit or discard the offsets of a transaction, whose marker is in this partition of the offsets topic."""
         concerned = [
             group_id
             for group_id in self._offsets.offsets.groups_in_transaction(producer_id)

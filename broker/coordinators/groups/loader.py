@@ -18,8 +18,9 @@ logger = logging.getLogger(__name__)
 
 
 class PartitionLoader:
-    """A loader that replays one partition into groups of either protocol and `offsets`; the last record of a key is
-    valid.
+    """A loader that replays one partition into groups of either protocol and `offsets`.
+
+    The last record of a key is valid.
 
     Offsets that a producer has committed in a transaction are pending until its commit marker.
     """

@@ -119,8 +119,7 @@ class Migration:
     # --- downgrade
 
     def may_downgrade(self, group: ConsumerGroup, leaving: Collection[str]) -> bool:
-        """Return whether a group becomes classic when these members, among them the last of the consumer protocol,
-        leave."""
+        """Return whether a group becomes classic when these members, its last of the consumer protocol, leave."""
         staying = [member for member_id, member in group.members.items() if member_id not in leaving]
         if not staying or any(member.classic is None for member in staying):
             return False

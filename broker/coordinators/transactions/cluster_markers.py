@@ -167,8 +167,7 @@ class ClusterMarkers:
         return self._partitions.find(TRANSACTION_STATE, partition_for(transactional_id, len(topic.partitions)))
 
     async def _is_decided(self, state: Partition) -> bool:
-        """Wait until the decision, the newest record, is replicated; return False if this broker is not leader any
-        more."""
+        """Wait until the decision, the newest record, is replicated; return False if this broker leads no longer."""
         decision = state.log.log_end_offset - 1
         while True:
             code = await state.replicated(decision, PATIENCE_S).wait()

@@ -32,8 +32,10 @@ class ProducerIdBlocks:
         self._wanted = trio.Event()
 
     def next(self) -> int:
-        """Return a new producer id. Raises BrokerError COORDINATOR_LOAD_IN_PROGRESS, as Kafka does, while there is
-        none."""
+        """Return a new producer id.
+
+        Raises BrokerError COORDINATOR_LOAD_IN_PROGRESS while there is none, as Kafka does.
+        """
         if sum(map(len, self._blocks)) <= ASK_BELOW:
             self._wanted.set()
         while self._blocks:

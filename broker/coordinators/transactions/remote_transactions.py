@@ -61,9 +61,9 @@ class RemoteTransactions:
     async def join(
         self, transactional_id: str, producer: ProducerIdentity, partition: TopicPartition, *, verify_only: bool
     ) -> bool:
-        """Ask the coordinator to add the partition to the open transaction, or to verify it; return whether it is in
-        there.
+        """Ask the coordinator to add or verify a partition of the open transaction.
 
+        Returns whether the transaction has the partition.
         Raises BrokerError: the coordinator's refusal; NOT_ENOUGH_REPLICAS if it cannot answer now.
         """
         request = AddPartitionsToTxnRequest(

@@ -158,8 +158,7 @@ class LazyConvertRecords(BulkPart):
         most_bytes: int | None = None,
         zstd_codec: Codec | None = None,
     ) -> LazyConvertRecords:
-        """Return a part for a slice that is not empty, with its size in format ``to_magic``; add the CPU time to
-        ``costs``.
+        """Return a part, with its size, for a slice that is not empty; add the CPU time to ``costs``.
 
         ``most_bytes`` limits the size; ``zstd_codec`` replaces zstd. The part becomes the owner of the slice.
         Raises BrokerError as `plan_down_conversion` and `plan_up_conversion`.
@@ -267,7 +266,7 @@ def converted_small(
 ) -> bytes | None:
     """Return the records of a small slice that is not empty in format ``to_magic``, and release the slice.
 
-    So a consumer that waits for the next record gets it without a task of its connection.
+    A consumer that waits for the next record so gets that record without a task of its connection.
     Returns None, with nothing done, if the slice has more than `SMALL_BYTES`, or if it needs `LazyConvertRecords`: its
     batches are compressed, incomplete or broken, or their records get the times of their receipt.
     Raises BrokerError as `LazyConvertRecords.plan`, and OSError.

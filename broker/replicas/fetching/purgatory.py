@@ -61,8 +61,7 @@ class WaitingFetch(Protocol):
     timer: Timer | None
 
     def try_again(self, is_last: bool) -> bool:
-        """Complete the fetch if enough records are available or this is the last attempt; return whether it is
-        complete."""
+        """Complete the fetch if enough records are there or this is the last attempt; return whether it is complete."""
 
 
 class DelayedFetch:
@@ -129,8 +128,7 @@ class DelayedFetch:
             self._attempts.at_rest.end()
 
     def try_again(self, is_last: bool) -> bool:
-        """Complete the fetch if enough records are available or this is the last attempt; return whether it is
-        complete."""
+        """Complete the fetch if enough records are there or this is the last attempt; return whether it is complete."""
         has_changed, self._has_changed, self._is_woken = self._has_changed, False, False
         try:
             outcome = self._attempts.try_again(has_changed=has_changed, is_last=is_last)

@@ -119,8 +119,8 @@ def read_partitions(
 ) -> list[PartitionRead]:
     """Read one partition after the other until ``limits.max_bytes`` are found.
 
-    Partitions of which a follower has all records and all state are left out: there may be hundreds of them for one
-    with changes.
+    Partitions of which a follower has all records and all state are left out: in a follower's session there may be
+    hundreds of such partitions for each one that has changed.
     """
     reads = []
     remaining_bytes = limits.max_bytes

@@ -122,8 +122,7 @@ class Leadership:
     # --- fetches and the high watermark ---
 
     def fetched(self, node_id: int, offset: int, *, log_start_offset: int, broker_epoch: int) -> None:
-        """Record a follower's fetch from ``offset`` on, and request that a follower that has caught up joins the
-        in-sync set.
+        """Record a follower's fetch from ``offset`` on; a follower that has caught up is to join the in-sync set.
 
         The high watermark does not change: see `advance`. Raises KeyError for a broker without a replica.
         """
