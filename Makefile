@@ -29,44 +29,45 @@ $(BIN)/python:
 	@$(PIP) --requirement .venv/build-requires.txt
 	@touch $@
 
-SOURCES := .venv/.build pyproject.toml setup.py $(foreach room,broker/api broker/replicas/fetching broker/replicas/replication broker/server storage/log client/producer protocol protocol/records,$(wildcard $(room)/*_cy.py $(room)/*.pxd $(room)/*.c $(room)/*.h))
+SOURCES := $(BIN)/python pyproject.toml setup.py $(foreach room,broker/api broker/replicas/fetching broker/replicas/replication broker/server storage/log client/producer protocol protocol/records,$(wildcard $(room)/*_cy.py $(room)/*.pxd $(room)/*.c $(room)/*.h))
 
 # An installation compiles only modules that have changed; see setup.py.
 INSTALL = $(PIP) --no-build-isolation --editable
 
-# pip waits for the network while setup.py compiles. The modules that only clients use are compiled by .venv/.clients.
+# pip waits for the network while setup.py compiles. The modules that a broker alone in its cluster does not use are compiled by
+# .venv/.compiled. All dependencies are there when Gregor itself is installed: --no-deps saves another look at them.
 .venv/.run: export GREGOR_COMPILE_FOR = broker
 .venv/.run: $(SOURCES)
 	@echo "gregor: installing what it needs into .venv"
 	@$(BIN)/python -c '$(REQUIRES)' >.venv/requires.txt
 	@$(PIP) --requirement .venv/requires.txt & installation=$$!; \
-	$(BIN)/python setup.py --quiet build_ext --build-lib build/lib.checkout; compilation=$$?; \
+	$(MAKE) -s .venv/.build && $(BIN)/python setup.py --quiet build_ext --build-lib build/lib.checkout; compilation=$$?; \
 	wait $$installation && exit $$compilation
-	@$(INSTALL) .
+	@$(INSTALL) . --no-deps
 	@touch $@
 
-.venv/.clients: .venv/.run
+.venv/.compiled: .venv/.run
 	@$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@
 
-.venv/.dev: .venv/.clients
+.venv/.dev: .venv/.compiled
 	@echo "gregor: installing what tests and checks need into .venv"
 	@$(INSTALL) '.[dev]'
 	@touch $@
 
-.venv/.release: .venv/.clients
+.venv/.release: .venv/.compiled
 	@echo "gregor: installing what builds a release into .venv"
 	@$(INSTALL) '.[release]'
 	@touch $@
 
-.venv/.spark: .venv/.clients
+.venv/.spark: .venv/.compiled
 	@echo "gregor: installing PySpark, Delta Lake, Iceberg, clients of stores, readers of schemas and a Java into .venv (900 MB)"
 	@$(INSTALL) '.[spark-test,jre]'
 	@touch $@
 
-# The modules that only clients use are compiled meanwhile: by a background job, which ignores Ctrl-C and so comes to its end.
+# The other modules are compiled meanwhile: by a background job, which ignores Ctrl-C and so comes to its end.
 run: .venv/.run ## install into .venv and start a broker on localhost:9092
-	@$(MAKE) -q .venv/.clients || nice $(MAKE) -s .venv/.clients &
+	@$(MAKE) -q .venv/.compiled || nice $(MAKE) -s .venv/.compiled &
 	$(BIN)/gregor serve $(ARGS)
 
 # Four test files at a time, as many tests wait for a broker. The tests of one file run together, as they share brokers.

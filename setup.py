@@ -4,8 +4,8 @@ Without Cython or a C compiler the installation succeeds all the same: the `*_cy
 twenty to sixty times slower, and the wheel is tagged as pure. GREGOR_PURE_PYTHON=1 asks for that;
 `gregor.protocol.records.kernel_cy.implementation()` returns which of the two is in use.
 
-With GREGOR_COMPILE_FOR=broker only the modules that a broker imports are compiled; those of clients and of the pipeline
-stay plain Python until the next build.
+With GREGOR_COMPILE_FOR=broker only the modules that a broker alone in its cluster uses are compiled; those of clients,
+the pipeline and replication stay plain Python until the next build.
 
 Compiled modules are cached in build/compiled under a digest of flags, compiler and the files from which each of them is
 compiled (its own, and .pxd and header files that these name), so that an installation compiles only modules that have
@@ -56,13 +56,15 @@ GENERATED = Path("build/cython")
 COMPILED = Path("build/compiled")
 # -g0: debugging symbols of generated C are not needed, and take a quarter of the compile time. Modules that cimport a
 # header need not call all of its functions.
-LOOP_COMPILE_ARGS = ["-O3", "-g0", "-Wno-unused-function"]
-# The producer's modules, the largest, and the shared code have no loops over bytes. -O1 takes half as long, and the
-# producer was measured to be no slower.
-CALLING_COMPILE_ARGS = ["-O1", *LOOP_COMPILE_ARGS[1:]]
-CALLING_ROOMS = (Path("client/producer"),)
-OF_CLIENTS = re.compile(r"gregor\.client\..*|gregor\.protocol\.records\.(batching|client_records|columns|headers)_cy")
-"""Names of modules that only clients and the pipeline import."""
+COMPILE_ARGS = ["-g0", "-Wno-unused-function"]
+# Loops over bytes are in protocol/records. For steps of requests -O2 takes a sixth less time than -O3 and gives
+# code as fast. The producer's modules, the largest, take half as long with -O1, and were measured to be no slower.
+LOOPS, STEPS, CALLS = "-O3", "-O2", "-O1"
+LEVELS = {RECORDS: LOOPS, Path("client/producer"): CALLS}
+OF_OTHERS = re.compile(
+    r"gregor\.(client|broker\.replicas)\..*|gregor\.protocol\.records\.(batching|client_records|columns|headers)_cy"
+)
+"""Names of modules that only clients, the pipeline and brokers with replicas use; no other module cimports them."""
 RELATIVE_CIMPORT = re.compile(r"^\s*from\s+(\.+)(\w[\w.]*)\s+cimport\s", re.MULTILINE)
 QUOTED_HEADER = re.compile(r"""^\s*(?:cdef extern from|#\s*include)\s+"([^"<>]+)\"""", re.MULTILINE)
 FEWEST_FOR_PROCESSES = 4
@@ -75,6 +77,8 @@ CYTHON_DIRECTIVES = {
     "wraparound": False,
     "initializedcheck": False,
     "cdivision": True,
+    # Methods for pickle would be a fifth of the code; nobody pickles these objects.
+    "auto_pickle": False,
 }
 
 
@@ -124,8 +128,9 @@ def extensions() -> list[Extension]:
     found.append(Extension(SHARED_UTILITY, [str(RECORDS / "_cython_shared.c")]))
     for extension in found:
         extension.include_dirs = [str(RECORDS)]
-        calling = extension.name == SHARED_UTILITY or Path(extension.sources[0]).parent in CALLING_ROOMS
-        extension.extra_compile_args = CALLING_COMPILE_ARGS if calling else LOOP_COMPILE_ARGS
+        is_shared = extension.name == SHARED_UTILITY
+        level = CALLS if is_shared else LEVELS.get(Path(extension.sources[0]).parent, STEPS)
+        extension.extra_compile_args = [level, *COMPILE_ARGS]
     return found
 
 
@@ -205,7 +210,7 @@ class CompileChanged(build_ext):
         with only_build():
             if os.environ.get("GREGOR_COMPILE_FOR") == "broker":
                 left_out = [
-                    one for one in self.extensions if OF_CLIENTS.fullmatch(one.name) and not self.kept(one).exists()
+                    one for one in self.extensions if OF_OTHERS.fullmatch(one.name) and not self.kept(one).exists()
                 ]
                 self.extensions = [extension for extension in self.extensions if extension not in left_out]
                 for extension in left_out:
@@ -235,14 +240,17 @@ class CompileChanged(build_ext):
             extension.sources = list(generated[extension.name])
             if extension.name.endswith(f".{CHECKSUMS}"):
                 extension.sources.append(str(RECORDS / "crc_simd.c"))
+        # The last module to be compiled should not be a large one, for which one process works alone.
+        sizes = {one.name: sum(Path(source).stat().st_size for source in one.sources) for one in changed}
+        self.extensions.sort(key=lambda extension: sizes.get(extension.name, 0), reverse=True)
         # distutils compares the times of files, which miss changes of flags and compilers; `kept` compares digests.
         self.force = True
         self.progress = threading.Lock()
         self.missing_count = len(changed)
         self.compiled_count = 0
         if self.missing_count:
-            are_of_clients = all(OF_CLIENTS.fullmatch(extension.name) for extension in changed)
-            meanwhile = ", those of clients, which run as plain Python until then" if are_of_clients else ""
+            are_of_others = all(OF_OTHERS.fullmatch(extension.name) for extension in changed)
+            meanwhile = ", those of clients and replicas, which run as plain Python until then" if are_of_others else ""
             count = f"{self.missing_count} of {len(self.extensions)} modules"
             say(f"{count} are to be compiled{meanwhile}: half a minute at most")
         super().build_extensions()
