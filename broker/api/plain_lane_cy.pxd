@@ -38,3 +38,6 @@ cdef class PlainLane:
                    int64_t now_ms, bint waits)
 
     cdef _append(self, partition, AppendableLog log, Produced produced, int64_t now_ms)
+
+
+cdef bytes _copied(const unsigned char *data, Py_ssize_t start, Py_ssize_t end)

@@ -198,7 +198,7 @@ class PlainLane:
         position = start + _CLIENT_ID_AT + max(length, 0)
         if position >= end or (length < 0) != (client.client_id is None):
             return None
-        if bytes(data[start + _CLIENT_ID_AT : position]) != client.client_id_bytes:
+        if _copied(data, start + _CLIENT_ID_AT, position) != client.client_id_bytes:
             return None
         if version >= _FIRST_FLEXIBLE_VERSION:
             if data[position] != 0:
@@ -207,7 +207,7 @@ class PlainLane:
         request = self._request
         if not decode_plain(view[:end], position, version, request) or (request.acks != 1 and request.acks != -1):
             return None
-        topic = bytes(data[request.name_at : request.name_end])
+        topic = _copied(data, request.name_at, request.name_end)
         partitions = self._partitions.get(topic)
         partition = None if partitions is None else partitions.get(request.partition)
         if partition is None or partition.is_internal:
@@ -253,3 +253,9 @@ class PlainLane:
         if partition.role is None and not partition.waiters:
             return log.append(produced, partition.leader_epoch, CLIENT, now_ms)
         return partition.append(produced)
+
+
+def _copied(data: memoryview, start: int, end: int) -> bytes:
+    """Return a copy of some bytes; in C a slice is one already."""
+    piece = data[start:end]
+    return piece if isinstance(piece, bytes) else bytes(piece)
