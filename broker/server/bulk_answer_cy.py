@@ -70,6 +70,8 @@ BEGIN_BYTES = 4 * 1024
 """The bytes after which an answer that only begins stops: one call passes as many as the socket accepts, or a chunk."""
 ONLY_BEGIN = -1
 """The patience of an answer that only begins."""
+BEGIN_FILE_BYTES = 128 * 1024
+"""Most bytes of a file with which an answer begins, in the event loop's thread."""
 WAIT_MS = 1
 """The time for which a thread waits for a client although other answers wait for the thread.
 
@@ -253,7 +255,7 @@ class BulkAnswer:
             elif self._filled > self._at:
                 must_send = True
             else:
-                size = min(left, FILE_BYTES)
+                size = min(left, BEGIN_FILE_BYTES if only_begins else FILE_BYTES)
                 sent = self._send_part_of_file(table, base, size)
                 if sent < 0 and sent != SOCKET_IS_FULL:
                     return self._failed(sent)

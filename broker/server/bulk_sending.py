@@ -36,6 +36,7 @@ class BulkTransport(Outlet, Protocol):
     def is_plain(self) -> bool: ...
     def gathered_with(self, data: bytes) -> bytes: ...
     def forget_gathered(self) -> None: ...
+    def enlarge_send_buffer(self, size_bytes: int) -> None: ...
     async def flush(self) -> None: ...
 
 
@@ -146,8 +147,11 @@ class BulkSending:
         With other clients a thread sends those of files: many clients that are ready at once would leave the event
         loop no time for others.
         """
-        begins_here = self._bulk.rows.begins_converted or not self._lane.is_busy()
-        self._stop = self._lane.begin(self._bulk) if begins_here else BulkStop.TURN
+        if self._bulk.rows.begins_converted or not self._lane.is_busy():
+            self._stop = self._lane.begin(self._bulk)
+        else:
+            self._transport.enlarge_send_buffer(self._lane.send_buffer_bytes())
+            self._stop = BulkStop.TURN
 
     async def _send_rest(self) -> None:
         bulk, transport = self._bulk, self._transport

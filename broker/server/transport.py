@@ -34,11 +34,13 @@ class SocketTransport(ByteTransport):
     same segments (MSG_MORE). Raises OSError when the client has disconnected.
     """
 
-    __slots__ = ("_awaited_bytes", "_turn_began")
+    __slots__ = ("_awaited_bytes", "_send_buffer_bytes", "_turn_began")
 
     def __init__(self, client_socket: ByteSocket) -> None:
         super().__init__(client_socket)
         self._awaited_bytes = 1
+        self._send_buffer_bytes = 0
+        """The size that `enlarge_send_buffer` has set; 0 for that of the listening socket."""
         self._turn_began = time.perf_counter()
 
     def wake_at(self, size_bytes: int) -> None:
@@ -50,6 +52,12 @@ class SocketTransport(ByteTransport):
         if size_bytes != self._awaited_bytes and isinstance(self._socket, socket.socket):
             self._awaited_bytes = size_bytes
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size_bytes)
+
+    def enlarge_send_buffer(self, size_bytes: int) -> None:
+        """Set the size of a plain socket's send buffer, unless it was set to as much before."""
+        if size_bytes > self._send_buffer_bytes and isinstance(self._socket, socket.socket):
+            self._send_buffer_bytes = size_bytes
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size_bytes)
 
     async def flush(self) -> None:
         """Send all gathered bytes."""

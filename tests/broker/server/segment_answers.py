@@ -19,6 +19,11 @@ class Settings:
 
     num_network_threads: int = 2
     gregor_message_downconversion_chunk_bytes: int = 16384
+    set_keys: frozenset[str] = frozenset()
+
+    def is_set(self, key: str) -> bool:
+        """Return whether a key is one of `set_keys`."""
+        return key in self.set_keys
 
 
 class Slice:

@@ -16,7 +16,7 @@ import trio
 from gregor.broker.server import bulk_lane
 from gregor.broker.server.bulk_answer_cy import COMPILED
 from gregor.broker.server.bulk_lane import BulkLane
-from gregor.broker.server.bulk_sending import LargeAnswers
+from gregor.broker.server.bulk_sending import BulkSending, LargeAnswers
 from gregor.broker.server.bulk_stop import BulkStop
 from gregor.broker.server.parts import Answer
 from gregor.broker.server.readiness import Readiness
@@ -24,6 +24,7 @@ from gregor.broker.server.transport import SocketTransport
 from gregor.protocol.records.record import Record
 from gregor.protocol.records.v2 import build_batch
 from tests.broker.server.segment_answers import Segment, Settings
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="uncompiled brokers send large answers in the event loop's thread")
 
@@ -236,4 +237,33 @@ async def test_many_clients_that_do_not_read_hold_little_memory(
         for answer in answers:
             lane.forget(answer)
         assert lane.held_bytes == 0
+    lane.close()
+
+
+@pytest.mark.parametrize("is_configured", [False, True])
+async def test_clients_that_share_the_threads_have_larger_send_buffers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_configured: bool
+) -> None:
+    segment = Segment(tmp_path / "segment")
+    set_keys = frozenset(["socket.send.buffer.bytes"]) if is_configured else frozenset[str]()
+    settings = Settings(num_network_threads=0, set_keys=set_keys)
+    lane = BulkLane(settings)
+    monkeypatch.setattr(lane, "is_busy", lambda: True)
+    sendings: list[BulkSending] = []
+    enlarged = []
+    with ExitStack() as stack, trio.fail_after(PATIENCE_S):
+        for _ in range(3):
+            ours, _theirs = (stack.enter_context(end) for end in socket.socketpair())
+            before = ours.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+            sending = LargeAnswers(SocketTransport(ours), lane, Readiness().call_soon).sending(segment.answer())
+            assert sending is not None
+            # The last one starts a thread.
+            settings.num_network_threads = len(sendings) // 2
+            assert sending.begin(lambda: None)
+            sendings.append(sending)
+            enlarged.append(ours.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) > before)
+        for sending in sendings:
+            await sending.stop()
+    assert enlarged == ([False] * 3 if is_configured else [False, True, True])
+    assert all(held.is_released for held in segment.slices)
     lane.close()
