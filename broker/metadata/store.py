@@ -93,7 +93,7 @@ class MetadataStore:
         machine crash, two leaders could get the same epoch, or two producers the same id. Raises BrokerError if the
         disk fails, and if the controller's log is shorter than it was (`check_is_whole`).
         """
-        is_heard = self.is_controller and not self.is_alone
+        is_followed = self.is_controller and not self.is_alone
         settings = LogConfig(
             retention_ms=-1,
             flush_messages=1 if self.is_controller else LONG_MAX,
@@ -101,7 +101,7 @@ class MetadataStore:
                 self.config.metadata_log_segment_bytes, self.config.metadata_log_max_record_bytes_between_snapshots
             ),
         )
-        if is_heard:
+        if is_followed:
             check_is_whole(logs)
         elif self.is_controller:
             warn_of_loss(logs)
@@ -122,7 +122,7 @@ class MetadataStore:
                 self._adopt(logs)
             self._raise_leader_epochs(logs)
             self.give_no_producer_id_before(first_id_after(producer_ids_in(logs)))
-        if is_heard:
+        if is_followed:
             # From now on a lost log is detected.
             for write in logs.maintenance.due_checkpoints():
                 write()

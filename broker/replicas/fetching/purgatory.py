@@ -51,12 +51,12 @@ class FetchAttempts(Protocol):
     def try_again(self, *, has_changed: bool, is_last: bool) -> Outcome[Any] | None:
         """Return the outcome of the request, None if there are not enough records and ``is_last`` is not set.
 
-        ``has_changed`` if partitions must be looked up again.
+        ``has_changed`` says whether the partitions must be looked up again.
         """
 
 
 class WaitingFetch(Protocol):
-    """A fetch in the purgatory: a `DelayedFetch`, or a `follower_lane_cy.FollowerLane` with one that waits."""
+    """A fetch in the purgatory: a `DelayedFetch`, or a `follower_lane_cy.FollowerLane` whose Fetch waits."""
 
     timer: Timer | None
 
