@@ -76,7 +76,13 @@ class Responder:
         self._router = Router(upstream)
         self._rewritten = RewrittenAnswers(addresses, lambda: upstream.leaders_state)
         self._fetches = Fetches(
-            upstream, self._router, addresses, conversions, memory, is_read_committed=is_read_committed
+            upstream,
+            self._router,
+            addresses,
+            conversions,
+            memory,
+            sessions.zstd_refused,
+            is_read_committed=is_read_committed,
         )
         produce = partial(translate_produce, limiter=trio.CapacityLimiter(codec_threads))
         self._translations: Mapping[AnyApiKey, Translation] = {**TRANSLATIONS, ApiKey.PRODUCE: produce}

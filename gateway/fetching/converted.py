@@ -16,7 +16,7 @@ from ...broker.conversion.converted_sending import ConvertedSending, plan_conver
 from ...broker.conversion.readable_formats import FIRST_VERSION_WITH_ZSTD, newest_readable_magic
 from ...broker.server.client_connection import ConversionCost
 from ...broker.server.parts import Sink
-from ...protocol.errors import BrokerError
+from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.fetch import FetchPartition, FetchResponse, PartitionData
 from ...protocol.records import v2
 from ...protocol.records.aborted import without_aborted
@@ -89,9 +89,16 @@ class FetchConversion:
     """The conversion of one answer for consumers that do not read it: of v0 to v3, and of v4 to v9 without zstd."""
 
     def __init__(
-        self, version: int, pool: ConversionPool, costs: Sequence[ConversionCost], estimate: Estimate | None = None
+        self,
+        version: int,
+        pool: ConversionPool,
+        costs: Sequence[ConversionCost],
+        zstd_refused: Callable[[], None],
+        estimate: Estimate | None = None,
     ) -> None:
+        """Convert for a client of Fetch ``version``; each partition refused for its zstd calls ``zstd_refused``."""
         self._version = version
+        self._count_refused_zstd = zstd_refused
         self._estimate = estimate
         self.next_offsets: dict[Place, int] = {}
         """The offsets from which the client's next fetch is sent ahead, according to the estimate."""
@@ -142,6 +149,8 @@ class FetchConversion:
                 zstd_codec=self._zstd_codec,
             )
         except BrokerError as error:
+            if error.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE:
+                self._count_refused_zstd()
             part.error_code, part.high_watermark, part.records = error.code, -1, b""
             return None
         for cost in self._costs:

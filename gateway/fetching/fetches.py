@@ -6,14 +6,15 @@ length, and so its parts must be known before the first byte is sent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
+from functools import partial
 
 import trio
 
 from ...broker.conversion.conversion_pool import ConversionPool
 from ...broker.conversion.readable_formats import FIRST_VERSION_WITH_ZSTD, LAST_VERSION_OF_V1
-from ...broker.server.client_connection import ClientGoneError, UnanswerableError
+from ...broker.server.client_connection import ClientConnection, ClientGoneError, UnanswerableError
 from ...broker.server.parts import Answer
 from ...broker.server.pending import Pending
 from ...broker.server.request_header_cy import Header
@@ -54,14 +55,17 @@ class Fetches:
         addresses: Addresses,
         conversions: ConversionPool,
         memory: BufferMemory,
+        zstd_refused: Callable[[ClientConnection], None],
         *,
         is_read_committed: bool,
     ) -> None:
+        """Take ``zstd_refused``, which counts a partition that was refused because its client does not read zstd."""
         self._upstream = upstream
         self._router = router
         self._addresses = addresses
         self._conversions = conversions
         self._memory = memory
+        self._zstd_refused = zstd_refused
         self._is_read_committed = is_read_committed
         self.passed = PassedFetches(upstream, addresses)
         """The fetches whose answers are passed on as they are."""
@@ -158,6 +162,7 @@ class Fetches:
                     header.api_version,
                     self._conversions,
                     (session.client.down_conversion,),
+                    partial(self._zstd_refused, session.client),
                     None if ahead is None else ahead.next_offset,
                 )
                 empty = await conversion.convert(found, asked)

@@ -10,7 +10,11 @@ from kazoo.client import KazooClient
 
 from gregor.command_line import main
 from gregor.protocol.apis import ApiKey
+from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages.api_versions import ApiVersionsRequest
+from gregor.protocol.records import v2
+from gregor.protocol.records.compression import Codec
+from gregor.protocol.records.record import Record
 from tests.free_ports import free_address
 from tests.gateway.kafka_4 import gateway_before_kafka_4
 from tests.gateway.test_old_versions import fetch, message_set, new_topic, produce
@@ -44,6 +48,22 @@ def test_old_clients_are_listed_with_their_cost(tmp_path: Path, capsys: pytest.C
     assert 'gregor_client_deprecated_requests_total{clientId="shipper-2013"' in metrics
     assert 'kafka_network_requestmetrics_deprecatedrequests_total{request="Fetch",version="1"' in metrics
     assert "gregor_gateway_buffer_memory_used_bytes 0" in metrics
+
+
+def test_consumers_that_are_refused_zstd_are_listed_with_the_key_that_helps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Consumers of 0.9 say nothing of an error that they do not know: without this list nobody finds the reason."""
+    with gateway_before_kafka_4(tmp_path) as pair:
+        with Wire(pair.address, client_id="consumer-2015") as old, Wire(pair.upstream_address) as new:
+            topic = new_topic(old)
+            batch = bytes(v2.build_batch([Record(0, 1, None, b"v" * 100)], codec=Codec.ZSTD))
+            assert produce(new, 7, topic, batch).error_code == ErrorCode.NONE
+            for _ in range(2):
+                assert fetch(old, 1, topic).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        assert main(["clients", "--bootstrap-server", f"{pair.address[0]}:{pair.address[1]}"]) == 0
+    shown = capsys.readouterr().out
+    assert "2 fetches were refused, as the client does not read zstd: set gregor.message.downconversion.zstd" in shown
 
 
 def test_consumers_with_zookeepers_protocol_are_listed_and_the_gateway_is_not(
