@@ -26,8 +26,7 @@ class NetworkKeys:
     )
     socket_send_buffer_bytes = integer(
         102400,
-        "Send buffer of each socket in bytes; -1 leaves it to the operating system. Unless set, it is 262144, and "
-        "102400 for clients on this machine.",
+        "Send buffer of each socket in bytes; -1 leaves it to the operating system. Unless set, it is 262144.",
     )
     socket_receive_buffer_bytes = integer(
         102400, "Receive buffer of each socket in bytes; -1, or unset, leaves it to the operating system."
@@ -38,7 +37,12 @@ class NetworkKeys:
         least=1,
         update=CLUSTER_WIDE,
     )
-    socket_listen_backlog_size = integer(50, "Length of each listener's queue of connections to accept.", least=1)
+    socket_listen_backlog_size = integer(
+        50,
+        "Length of each listener's queue of connections to accept; the operating system may shorten it. Unless set, it "
+        "is 1024.",
+        least=1,
+    )
     connections_max_idle_ms = long(600000, "Milliseconds after which an idle connection is closed.")
     max_connections = integer(
         2147483647, "Most connections at the same time, over all listeners.", least=0, update=CLUSTER_WIDE

@@ -14,7 +14,7 @@ import trio
 from gregor.broker.config import BrokerConfig
 from gregor.broker.config.listeners import SocketOptions
 from gregor.broker.server.pacing import LONGEST_NAME, PACING_PREFIX, UNPACED, pace, stop_pacing
-from gregor.broker.server.socket_options import SEND_BUFFER_BYTES, socket_options
+from gregor.broker.server.socket_options import LISTEN_BACKLOG, SEND_BUFFER_BYTES, socket_options
 from tests.broker.server.test_server import Limits, Running, ask
 
 
@@ -47,6 +47,13 @@ async def accepted_from(address: str, options: SocketOptions) -> AsyncIterator[s
             with socket.socket(fileno=os.dup(client.fileno())) as ours, other_end(ours) as end:
                 yield end
         running.stop.set()
+
+
+@pytest.mark.parametrize(("properties", "expected"), [({}, LISTEN_BACKLOG), ({"socket.listen.backlog.size": "7"}, 7)])
+def test_hundreds_of_clients_may_wait_to_be_accepted_unless_the_operator_says_otherwise(
+    properties: dict[str, str], expected: int
+) -> None:
+    assert socket_options(BrokerConfig(properties)).backlog == expected
 
 
 needs_linux = pytest.mark.skipif(
