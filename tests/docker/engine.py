@@ -18,7 +18,8 @@ from tests.waiting import PATIENCE_S
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE = ROOT.parent / "shared" / "containers" / "engine"
 IMAGE = "gregor:tested"
-BUILD_PATIENCE_S = 900
+BUILD_PATIENCE_S = 3600
+"""Longest time in seconds for a build: a minute on two idle cores, a quarter of an hour on overloaded ones."""
 
 
 class Engine:
