@@ -299,7 +299,7 @@ class Responder:
             rewrite_brokers(found, version, self._addresses, session.client)
             return answer_parts(key, version, header.correlation_id, found)
         learn = partial(self._learn, key, header, frame)
-        return self._rewritten.answer(key, version, found, session.client, learn)
+        return await self._rewritten.answer(key, version, found, session.client, learn)
 
     async def _describe_configs(self, header: Header, frame: memoryview, session: Session) -> Answer:
         """Describe configurations; the one broker that the client sees is the broker that answers."""

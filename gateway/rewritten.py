@@ -1,6 +1,7 @@
 """Answers that name brokers, rewritten for clients; the last large ones are kept, as clients get the same ones again.
 
-Metadata of 10,000 partitions takes tens of milliseconds to decode and to encode, in which no other client is served.
+Metadata of 10,000 partitions takes tens of milliseconds to decode and to encode. A worker thread does so, one answer at
+a time: other clients are served meanwhile, and clients that wait for the same answer find it kept.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+import trio
+
 from ..broker.server.client_connection import Address, ClientConnection
 from ..broker.server.parts import BUFFERS, Answer
+from ..broker.server.worker_threads import run_in_worker
 from ..protocol.apis import AnyApiKey
 from ..protocol.schema import Message
 from .addresses import Addresses, has_brokers, rewrite_brokers
@@ -44,8 +48,10 @@ class RewrittenAnswers:
         self._addresses = addresses
         self._state = state
         self._kept: deque[_Kept] = deque(maxlen=MOST_KEPT)
+        self._making = trio.Lock()
+        """Held while a large answer is made."""
 
-    def answer(
+    async def answer(
         self,
         key: AnyApiKey,
         version: int,
@@ -64,18 +70,31 @@ class RewrittenAnswers:
             learn(response)
             return self._rewritten(key, version, found, response, client)
         place = self._addresses.address(0, client)
-        head, body = found[: CORRELATION_ID.size], found[CORRELATION_ID.size :]
+        body = found[CORRELATION_ID.size :]
+        async with self._making:
+            given = self._kept_answer((key, version), place, body)
+            if given is None:
+                response = await run_in_worker(read_answer, key, version, found)
+                learn(response)
+                state = self._state()
+                given = await run_in_worker(self._rewritten_body, key, version, found, response, client)
+                if len(found) <= MOST_KEPT_BYTES:
+                    self._kept.append(_Kept((key, version), place, body, given, state))
+        return [found[: CORRELATION_ID.size], given]
+
+    def _kept_answer(self, version: tuple[AnyApiKey, int], place: Address | None, body: bytes) -> bytes | None:
+        """Return what a client got instead of the same answer, if nothing has changed since then."""
         for kept in self._kept:
-            if kept[:3] == ((key, version), place, body) and kept.state == self._state():
-                return [head, kept.given]
-        response = read_answer(key, version, found)
-        learn(response)
-        state = self._state()
+            if kept[:3] == (version, place, body) and kept.state == self._state():
+                return kept.given
+        return None
+
+    def _rewritten_body(
+        self, key: AnyApiKey, version: int, found: bytes, response: Message, client: ClientConnection
+    ) -> bytes:
+        """Return the rewritten answer without its correlation id, all in one piece."""
         parts = self._rewritten(key, version, found, response, client)
-        given = b"".join(part for part in parts if isinstance(part, BUFFERS))
-        if len(found) <= MOST_KEPT_BYTES:
-            self._kept.append(_Kept((key, version), place, body, given[CORRELATION_ID.size :], state))
-        return [given]
+        return b"".join(part for part in parts if isinstance(part, BUFFERS))[CORRELATION_ID.size :]
 
     def _rewritten(
         self, key: AnyApiKey, version: int, found: bytes, response: Message, client: ClientConnection

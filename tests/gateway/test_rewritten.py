@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+import trio
 
 from gregor.broker.server.parts import BUFFERS, Answer
 from gregor.gateway import rewritten
@@ -52,7 +53,11 @@ class Gateway:
 
     def given(self, found: bytes, version: int) -> bytes:
         """Return what a client gets."""
-        return joined(self.answers.answer(ApiKey.METADATA, version, found, CLIENT, self.learned.append))
+        return joined(trio.run(self.answer, found, version))
+
+    async def answer(self, found: bytes, version: int) -> Answer:
+        """Return the parts of what a client gets."""
+        return await self.answers.answer(ApiKey.METADATA, version, found, CLIENT, self.learned.append)
 
     def expected(self, found: bytes, version: int) -> bytes:
         """Return what a client must get."""
@@ -96,6 +101,24 @@ def test_the_same_answer_is_not_decoded_again_until_something_changes(gateway: G
     other = metadata(3_000, 8, next(calls))
     assert gateway.given(other, 8) == gateway.expected(other, 8)
     assert len(gateway.learned) == 4
+
+
+def test_clients_that_ask_at_the_same_time_wait_for_one_translation(gateway: Gateway) -> None:
+    given: list[bytes] = []
+
+    async def ask(correlation_id: int) -> None:
+        found = metadata(3_000, 9, correlation_id)
+        given.append(joined(await gateway.answer(found, 9)))
+        assert given[-1] == gateway.expected(found, 9)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for number in range(5):
+                nursery.start_soon(ask, number)
+
+    trio.run(main)
+    assert len(given) == 5
+    assert len(gateway.learned) == 1
 
 
 def test_clients_that_know_the_gateway_by_another_name_get_that_name(gateway: Gateway) -> None:
