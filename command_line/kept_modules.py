@@ -124,7 +124,11 @@ def kept_modules(imports: str) -> Iterator[None]:
     Where it cannot be written, Python's own files of bytecode are read at each start; a damaged file is replaced.
     """
     path = kept_files.path_of(f"{imports}-modules")
-    modules = KeptModules(kept_files.read(path))
+    content = kept_files.read(path)
+    if not content and sys.dont_write_bytecode:
+        yield
+        return
+    modules = KeptModules(content)
     sys.meta_path.insert(0, modules)
     try:
         yield
