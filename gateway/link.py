@@ -8,9 +8,11 @@ takes it over once it turns out to be large (`pass_on_fetch`).
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 
 import trio
 
@@ -62,7 +64,8 @@ class Link:
         """The oldest and newest version of each API that the broker serves, by the number of the API."""
         self._session = session
         """The SASL session of the link if it has an end."""
-        self._renewing = trio.Lock()
+        self._sending = trio.Lock()
+        """Held while a task sends a request, and during a login, in the middle of which brokers accept nothing else."""
         self._transport = transport
         self._readiness = readiness
         self._nursery = nursery
@@ -92,6 +95,7 @@ class Link:
             self._flushed is None
             and not self._is_streaming
             and not self.is_closed
+            and not self._sending.locked()
             and (self._session is None or not self._session.ends_soon)
         )
 
@@ -132,22 +136,26 @@ class Link:
 
     async def send(self, frame: Buffer) -> None:
         """Send a request of any size that gets no answer. Raises LinkLostError."""
-        await self._keep_session()
-        await self._send(frame)
+        async with self._turn():
+            await self._send(frame, None)
 
     async def exchange(self, frame: Buffer, hangup: Hangup) -> bytes:
         """Send a request and return the frame of its answer.
 
         Raises LinkLostError, and ClientGoneError if the client disconnects first.
         """
-        await self._keep_session()
-        return await self._exchange(frame, hangup)
-
-    async def _exchange(self, frame: Buffer, hangup: Hangup | None) -> bytes:
         pending: Pending[bytes | None] = Pending(ends_with_client=True)
-        self._receivers.append(lambda answer: pending.complete(None if answer is None else bytes(answer)))
-        await self._send(frame)
-        answer = await pending.wait(hangup)
+        async with self._turn():
+            await self._send(frame, partial(_complete, pending))
+        return self._answered(await pending.wait(hangup))
+
+    async def _ask(self, frame: Buffer) -> bytes:
+        """Send a request of a login, during `_turn`, and return the frame of its answer. Raises LinkLostError."""
+        pending: Pending[bytes | None] = Pending(ends_with_client=True)
+        await self._send(frame, partial(_complete, pending))
+        return self._answered(await pending.wait(None))
+
+    def _answered(self, answer: bytes | None) -> bytes:
         if answer is None:
             raise LinkLostError(f"broker {self.node} closed the connection")
         return answer
@@ -166,14 +174,14 @@ class Link:
 
         No other answer may be pending. Raises LinkLostError.
         """
-        await self._keep_session()
-        assert self.is_idle
-        stream = self._new_stream()
-        try:
-            await self._send(frame)
-        except BaseException:
-            self.close()
-            raise
+        async with self._turn():
+            assert self.is_idle
+            stream = self._new_stream()
+            try:
+                await self._send(frame, None)
+            except BaseException:
+                self.close()
+                raise
         return stream
 
     def end_stream(self) -> None:
@@ -189,31 +197,48 @@ class Link:
                 # OpenSSL may have read them from the socket.
                 self._on_ready(HANGUP)
 
-    async def _keep_session(self) -> None:
-        """Authenticate again if the SASL session ends soon; other requests wait meanwhile. Raises LinkLostError."""
-        session = self._session
-        if session is None or not session.ends_soon:
-            return
-        async with self._renewing:
-            if not session.ends_soon:
-                return
-            try:
-                await session.renew(lambda frame: self._exchange(frame, None))
-            except (SaslAuthenticationError, BrokerError, DecodeError) as error:
-                logger.warning("broker %d: cannot authenticate again: %s", self.node, error)
-                self.lose()
-                raise LinkLostError(f"broker {self.node}: cannot authenticate again: {error}") from error
-            except BaseException:
-                # The broker accepts only the rest of the login now.
-                self.close()
-                raise
+    @contextlib.asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Let one task send, once the requests before its own are sent and the SASL session lasts.
 
-    async def _send(self, frame: Buffer) -> None:
-        if self._flushed is not None:
-            # Two tasks cannot wait for the same socket.
-            await self._flushed.wait()
+        Raises LinkLostError.
+        """
+        if self._sending.locked():
+            await self._sending.acquire()
+        else:
+            self._sending.acquire_nowait()
+        try:
+            if self._flushed is not None:
+                # Two tasks cannot wait for the same socket.
+                await self._flushed.wait()
+            # Only now: the session may have come near its end meanwhile.
+            await self._keep_session()
+            yield
+        finally:
+            self._sending.release()
+
+    async def _keep_session(self) -> None:
+        """Authenticate again if the SASL session ends soon. Raises LinkLostError."""
+        session = self._session
+        if session is None or not session.ends_soon or self.is_closed:
+            return
+        try:
+            await session.renew(self._ask)
+        except (SaslAuthenticationError, BrokerError, DecodeError) as error:
+            logger.warning("broker %d: cannot authenticate again: %s", self.node, error)
+            self.lose()
+            raise LinkLostError(f"broker {self.node}: cannot authenticate again: {error}") from error
+        except BaseException:
+            # The broker accepts only the rest of the login now.
+            self.close()
+            raise
+
+    async def _send(self, frame: Buffer, receiver: Receiver | None) -> None:
+        """Send a request during `_turn`. Raises LinkLostError."""
         if self.is_closed:
             raise LinkLostError(f"broker {self.node} closed the connection")
+        if receiver is not None:
+            self._receivers.append(receiver)
         try:
             await self._transport.send(LENGTH.pack(len(frame)))
             await self._transport.send(frame)
@@ -298,3 +323,8 @@ class Link:
         self._transport.close()
         while self._receivers:
             self._receivers.popleft()(None)
+
+
+def _complete(pending: Pending[bytes | None], answer: memoryview | None) -> None:
+    """Complete with a copy of the frame of an answer, None if the link was lost."""
+    pending.complete(None if answer is None else bytes(answer))

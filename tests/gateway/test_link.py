@@ -12,6 +12,7 @@ from gregor.broker.server.readiness import Readiness
 from gregor.broker.server.transport import SocketTransport
 from gregor.gateway.link import Link
 from gregor.gateway.stream import LinkLostError
+from gregor.gateway.upstream_session import Ask, UpstreamSession
 
 LARGE = 40_000
 
@@ -63,4 +64,65 @@ async def test_a_request_is_sent_after_the_requests_passed_on_before_it(nursery:
     assert lost == [link]
     with pytest.raises(LinkLostError):
         await link.exchange(b"more", trio.Event())
+    nursery.cancel_scope.cancel()
+
+
+class EndingSession(UpstreamSession):
+    """A SASL session that the test lets come near its end; its login has two requests."""
+
+    def __init__(self) -> None:
+        self.is_near_end = False
+
+    @property
+    def ends_soon(self) -> bool:
+        return self.is_near_end
+
+    async def renew(self, ask: Ask) -> None:
+        assert await ask(b"handshake") == b"go on"
+        assert await ask(b"authenticate") == b"welcome"
+        self.is_near_end = False
+
+
+async def test_no_request_is_sent_in_the_middle_of_a_login(nursery: trio.Nursery) -> None:
+    """Requests wait for a slow broker, and the session comes near its end meanwhile; brokers refuse them in a login."""
+    ours, theirs = socket.socketpair()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    readiness = Readiness()
+    nursery.start_soon(readiness.run)
+    session = EndingSession()
+    transport, lost = SocketTransport(ours), list[Link]()
+    link = Link(transport, 1, {}, readiness, nursery, limit_bytes=1 << 20, on_lost=lost.append, session=session)
+    produced = 0
+    while link.takes_requests_now:
+        link.pass_on(bytes(LARGE), None)
+        produced += 1
+    answers: dict[bytes, bytes] = {}
+
+    async def ask(question: bytes) -> None:
+        answers[question] = await link.exchange(question, trio.Event())
+
+    questions = [b"question %d" % number for number in range(4)]
+    for question in questions[:3]:
+        nursery.start_soon(ask, question)
+    await trio.testing.wait_all_tasks_blocked()
+    session.is_near_end = True
+    nursery.start_soon(ask, questions[3])
+    await trio.testing.wait_all_tasks_blocked()
+    broker = trio.SocketStream(trio.socket.from_stdlib_socket(theirs))
+    await read_frames(broker, produced)
+    for request, answer in (b"handshake", b"go on"), (b"authenticate", b"welcome"):
+        await trio.testing.wait_all_tasks_blocked()
+        assert await read_frames(broker, 1) == [request]
+        await trio.testing.wait_all_tasks_blocked()
+        assert not link.takes_requests_now
+        await broker.send_all(framed(answer))
+    asked = await read_frames(broker, len(questions))
+    assert sorted(asked) == questions
+    await broker.send_all(b"".join(framed(b"to " + question) for question in asked))
+    await trio.testing.wait_all_tasks_blocked()
+    assert answers == {question: b"to " + question for question in questions}
+    assert not lost
+    assert link.takes_requests_now
+    link.close()
+    await broker.aclose()
     nursery.cancel_scope.cancel()
