@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 import trio
+import trio.testing
 
 from gregor.client import Admin, Producer
 from gregor.client.config import AdminConfig
@@ -37,7 +38,9 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
 
 
-async def test_a_refused_connection_is_named_in_the_error_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_refused_connection_is_named_in_the_error_and_logged_once(
+    caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
+) -> None:
     host, port = free_address()
     reason = f"cannot connect to {host}:{port}: Connection refused"
     async with Producer(f"{host}:{port}", max_block_ms=2_500) as producer:
@@ -59,7 +62,7 @@ async def test_a_refused_connection_is_named_in_the_error_and_logged_once(caplog
     ],
 )
 async def test_a_server_that_is_no_broker_is_reported_at_once(
-    says: bytes, reason: str, caplog: pytest.LogCaptureFixture
+    says: bytes, reason: str, caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
 ) -> None:
     async def serve(stream: trio.SocketStream) -> None:
         await stream.send_all(says)

@@ -12,14 +12,17 @@ import pytest
 import trio
 
 from gregor.client import Admin, Consumer
+from gregor.client.wire.connection import Connection
 from gregor.protocol.errors import BrokerError, ErrorCode
+from gregor.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from gregor.protocol.messages.heartbeat import HeartbeatRequest
 from gregor.protocol.topic_partition import AnyTopicPartition
 from tests.broker_process import BrokerProcess, running_broker
 from tests.client.topics import filled_topic, new_topic
 from tests.waiting import PATIENCE_S, eventually
 
 NEVER_MS = 3_600_000
-SESSION_TIMEOUT_MS = 400
+HEARTBEATS = 5
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "range": {"partition_assignment_strategy": "range"},
     "cooperative-sticky": {"partition_assignment_strategy": "cooperative-sticky"},
@@ -28,10 +31,8 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 QUICK_GROUPS = (
     "offsets.topic.num.partitions=1",
     "group.initial.rebalance.delay.ms=0",
-    "group.min.session.timeout.ms=100",
     "group.consumer.heartbeat.interval.ms=50",
     "group.consumer.min.heartbeat.interval.ms=50",
-    "group.consumer.min.session.timeout.ms=100",
 )
 each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
@@ -39,14 +40,6 @@ each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.fixture(scope="module")
 def quick_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with running_broker(tmp_path_factory.mktemp("quick"), *QUICK_GROUPS) as broker:
-        yield broker
-
-
-@pytest.fixture(scope="module")
-def impatient_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """Provide a broker with sessions so short that members on a busy machine lose them, and read records again."""
-    short = f"group.consumer.session.timeout.ms={SESSION_TIMEOUT_MS}"
-    with running_broker(tmp_path_factory.mktemp("impatient"), *QUICK_GROUPS, short) as broker:
         yield broker
 
 
@@ -133,17 +126,35 @@ async def test_listeners_run_in_the_users_task(quick_broker: BrokerProcess, prot
     assert calls[-1] == "revoked 1", "closing revokes too"
 
 
+async def wait_for_heartbeats(monkeypatch: pytest.MonkeyPatch, member_id: str) -> None:
+    """Return once a member of this process has had the answers to `HEARTBEATS` further heartbeats."""
+    request = Connection.request
+    answered = 0
+
+    async def counted(connection: Connection, message: Any, *others: Any, **settings: Any) -> Any:
+        nonlocal answered
+        answer = await request(connection, message, *others, **settings)
+        is_heartbeat = isinstance(message, HeartbeatRequest | ConsumerGroupHeartbeatRequest)
+        answered += is_heartbeat and message.member_id == member_id
+        return answer
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Connection, "request", counted)
+        await eventually(lambda: answered >= HEARTBEATS)
+
+
 @each_protocol
-async def test_a_member_with_a_listener_slower_than_the_session_timeout_stays_in_the_group(
-    impatient_broker: BrokerProcess, protocol: str
+async def test_a_member_sends_heartbeats_while_its_listener_runs_and_stays_in_the_group(
+    quick_broker: BrokerProcess, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic = await filled_topic(impatient_broker.bootstrap, partitions=2, count=10)
-    config = settings(topic, protocol, enable_auto_commit=False, session_timeout_ms=SESSION_TIMEOUT_MS)
+    """So a listener may take longer than the session timeout; short sessions would end on a busy machine."""
+    topic = await filled_topic(quick_broker.bootstrap, partitions=2, count=10)
+    config = settings(topic, protocol, enable_auto_commit=False)
     outcomes: list[object] = []
 
     async def on_revoked(places: list[AnyTopicPartition]) -> None:
         if not outcomes:
-            await trio.sleep(3 * SESSION_TIMEOUT_MS / 1000)
+            await wait_for_heartbeats(monkeypatch, first.group_metadata().member_id)
             try:
                 outcomes.append(await first.commit())
             except BrokerError as error:
@@ -153,17 +164,17 @@ async def test_a_member_with_a_listener_slower_than_the_session_timeout_stays_in
         outcomes.append("lost")
 
     with trio.fail_after(PATIENCE_S):
-        async with Consumer(impatient_broker.bootstrap, **config) as first:
+        async with Consumer(quick_broker.bootstrap, **config) as first:
             first.subscribe([topic], on_revoked=on_revoked, on_lost=on_lost)
             seen = 0
             while seen < 10:
                 seen += len(await first.poll())
-            async with Consumer(impatient_broker.bootstrap, **config) as second:
+            async with Consumer(quick_broker.bootstrap, **config) as second:
                 second.subscribe([topic])
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(until_assigned, first, 1)
                     nursery.start_soon(until_assigned, second, 1)
-            async with Admin(impatient_broker.bootstrap) as admin:
+            async with Admin(quick_broker.bootstrap) as admin:
                 assert await admin.group_offsets(config["group_id"]) == {(topic, 0): 5, (topic, 1): 5}
     assert outcomes == [None]
 

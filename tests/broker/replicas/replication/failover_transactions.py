@@ -175,7 +175,10 @@ class Copier(Participant):
                     return
 
     async def _is_at_end(self, consumer: Consumer) -> bool:
-        ends = await consumer.end_offsets(self._places)
+        # A commit is acknowledged before its markers are written: until then a reader of committed records has an
+        # earlier end, and would miss the last transactions.
+        async with Consumer(self._bootstrap, request_timeout_ms=PATIENCE["request_timeout_ms"]) as uncommitted:
+            ends = await uncommitted.end_offsets(self._places)
         return all(consumer.position(*place) == end for place, end in ends.items())
 
     async def _copy(self, producer: Producer, consumer: Consumer, records: list[ConsumerRecord]) -> None:
