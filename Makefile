@@ -34,16 +34,17 @@ SOURCES := $(BIN)/python pyproject.toml setup.py $(foreach room,broker/api broke
 # An installation compiles only modules that have changed; see setup.py.
 INSTALL = $(PIP) --no-build-isolation --editable
 
-# pip waits for the network while setup.py compiles. The modules that a broker alone in its cluster does not use are compiled by
-# .venv/.compiled. All dependencies are there when Gregor itself is installed: --no-deps saves another look at them.
+# pip waits for the network while setup.py compiles, and then installs Gregor itself without a look at compiled modules: nothing is
+# left to be done after the compiler. The modules that a broker alone in its cluster does not use are compiled by .venv/.compiled.
 .venv/.run: export GREGOR_COMPILE_FOR = broker
 .venv/.run: $(SOURCES)
 	@echo "gregor: installing what it needs into .venv"
 	@$(BIN)/python -c '$(REQUIRES)' >.venv/requires.txt
-	@$(PIP) --requirement .venv/requires.txt & installation=$$!; \
-	$(MAKE) -s .venv/.build && $(BIN)/python setup.py --quiet build_ext --build-lib build/lib.checkout; compilation=$$?; \
-	wait $$installation && exit $$compilation
-	@$(INSTALL) . --no-deps
+	@$(PIP) --requirement .venv/requires.txt & dependencies=$$!; \
+	$(MAKE) -s .venv/.build || { wait; exit 1; }; \
+	GREGOR_PURE_PYTHON=1 $(INSTALL) . --no-deps & installation=$$!; \
+	$(BIN)/python setup.py --quiet build_ext --inplace; compilation=$$?; \
+	wait $$dependencies && wait $$installation && exit $$compilation
 	@touch $@
 
 .venv/.compiled: .venv/.run

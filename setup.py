@@ -79,6 +79,8 @@ CYTHON_DIRECTIVES = {
     "cdivision": True,
     # Methods for pickle would be a fifth of the code; nobody pickles these objects.
     "auto_pickle": False,
+    # Comments with the source of each line would be a tenth of what the compiler reads.
+    "emit_code_comments": False,
 }
 
 
@@ -194,6 +196,13 @@ def place(extension: Extension) -> Path:
     )
 
 
+def replace_by_copy(source: Path, target: Path) -> None:
+    """Copy a file over another in one step: a broker that runs keeps the module that it has mapped into memory."""
+    unfinished = target.with_name(f"{target.name}.{os.getpid()}")
+    shutil.copy2(source, unfinished)
+    unfinished.replace(target)
+
+
 @contextmanager
 def package_under_its_name() -> Iterator[str]:
     """Provide a folder that contains this one as `gregor`, the name by which Cython finds the .pxd of a .py file."""
@@ -260,15 +269,13 @@ class CompileChanged(build_ext):
         target, kept = Path(self.get_ext_fullpath(extension.name)), self.kept(extension)
         if kept.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(kept, target)
+            replace_by_copy(kept, target)
             os.utime(target)
             return
         super().build_extension(extension)
         for older in COMPILED.glob(f"{extension.name}-*{sysconfig.get_config_var('EXT_SUFFIX')}"):
             older.unlink(missing_ok=True)
-        unfinished = kept.with_suffix(f".{os.getpid()}")
-        shutil.copy2(target, unfinished)
-        unfinished.replace(kept)
+        replace_by_copy(target, kept)
         with self.progress:
             self.compiled_count += 1
             say(f"compiled {self.compiled_count} of {self.missing_count}: {extension.name}")
