@@ -129,8 +129,7 @@ class MetadataFollower:
         """Fetch once and apply the answer; return whether this node has all of the controller's metadata."""
         metadata = self._metadata
         if self._compared_on == 0 or self._compared_on != self._controller.connection_count:
-            await self._compare()
-            return False
+            return await self._compare()
         log = metadata.log
         answer = await self._fetch(log.end_offset, log.last_epoch, max_wait_ms=MAX_WAIT_MS)
         if self._compared_on != self._controller.connection_count:
@@ -145,9 +144,10 @@ class MetadataFollower:
         metadata.controller_id = answer.current_leader.leader_id
         return metadata.end_offset >= answer.high_watermark
 
-    async def _compare(self) -> None:
+    async def _compare(self) -> bool:
         """Check that the controller has the last batch of this log, byte for byte. Raises ControllerBehindError.
 
+        Return whether that batch is the controller's last one too: then a start needs no fetch that waits for more.
         Leader epochs alone are not enough: after an older copy of the controller's log was restored, the controller may
         start an epoch with the same number, and write other records at the same offsets.
         """
@@ -163,6 +163,8 @@ class MetadataFollower:
         if not begins_later and (answer.diverging_epoch.end_offset >= 0 or not records.startswith(own)):
             raise self._behind(answer)
         self._compared_on = self._controller.connection_count
+        self._metadata.controller_id = answer.current_leader.leader_id
+        return log.end_offset >= answer.high_watermark
 
     def _behind(self, answer: PartitionData) -> ControllerBehindError:
         log = self._metadata.log

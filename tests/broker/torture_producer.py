@@ -79,7 +79,10 @@ class TortureProducer:
     def fill(self) -> None:
         """Send new batches until as many are under way as may be. Raises OSError."""
         assert self._wire is not None
-        while len(self._under_way) < IN_FLIGHT:
+        # A partition takes any first sequence of a producer, as Kafka's does: if the first batch is refused for lack of
+        # replicas, the one behind it must not be in flight, or it may be the first.
+        most = IN_FLIGHT if self.acknowledged else 1
+        while len(self._under_way) < most:
             sent = self._build(self._next)
             self._next += 1
             # From here on the broker may have the batch, even if the connection breaks.
