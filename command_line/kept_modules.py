@@ -119,7 +119,7 @@ def _code(bytecode: memoryview) -> CodeType | None:
 
 @contextmanager
 def kept_modules(imports: str) -> Iterator[None]:
-    """Import modules of packages from one file named after these imports, which is written anew if one has changed.
+    """Import modules of packages from one file named after these imports, which is replaced if a module has changed.
 
     Where it cannot be written, Python's own files of bytecode are read at each start; a damaged file is replaced.
     """

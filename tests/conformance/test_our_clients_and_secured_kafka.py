@@ -85,7 +85,7 @@ async def test_connections_outlive_their_sessions(kafka: SecuredKafka) -> None:
 async def live_on(address: str, settings: dict[str, str]) -> None:
     """Ask on a connection of each kind through several sessions.
 
-    A machine that stands still just before a session ends lets it end, and Kafka then rightly closes the connection: so
+    A process that is stopped just before its session ends cannot renew the session, and Kafka closes the connection: so
     there are a few attempts. Without new logins each of them fails.
     """
     for attempts_left in reversed(range(ATTEMPTS)):

@@ -29,10 +29,10 @@ BROKER = {
 class GatewayAndBroker:
     """A gateway and the broker behind it."""
 
-    def __init__(self, broker: Broker, gateway: Gateway) -> None:
+    def __init__(self, broker: Broker, gateway: Gateway, host: str) -> None:
         self.broker = broker
         self.gateway = gateway
-        self.upstream_address = ("127.0.0.1", broker.services.serving.listening[0].port)
+        self.upstream_address = (host.strip("[]"), broker.services.serving.listening[0].port)
         self.address = ("127.0.0.1", gateway.listening[0].port)
 
 
@@ -80,18 +80,20 @@ def gateway_before_kafka_4(
     broker_properties: Mapping[str, str] = MappingProxyType({}),
     *,
     is_kafka_4: bool = True,
+    host: str = "127.0.0.1",
 ) -> Iterator[GatewayAndBroker]:
-    """Provide a running pair; ``is_kafka_4`` is false for a broker that serves all versions."""
+    """Provide a running pair, the broker at ``host``; ``is_kafka_4`` is false for a broker that serves all versions."""
     running: list[GatewayAndBroker] = []
 
     async def start(nursery: trio.Nursery) -> Callable[[], None]:
-        broker = Broker(BrokerConfig({**BROKER, "log.dirs": str(directory), **broker_properties}))
+        listeners = {"listeners": f"PLAINTEXT://{host}:0"}
+        broker = Broker(BrokerConfig({**BROKER, **listeners, "log.dirs": str(directory), **broker_properties}))
         await nursery.start(broker.run)
         if is_kafka_4:
             refuse_what_kafka_4_refuses(broker)
-        upstream = f"127.0.0.1:{broker.services.serving.listening[0].port}"
+        upstream = f"{host}:{broker.services.serving.listening[0].port}"
         gateway = await started_gateway(upstream, gateway_properties, nursery)
-        running.append(GatewayAndBroker(broker, gateway))
+        running.append(GatewayAndBroker(broker, gateway, host))
 
         def stop() -> None:
             gateway.stop()

@@ -250,7 +250,7 @@ def exchange(clients: tuple[OldClient, OldClient], values: Iterable[bytes], coun
         assert consumer.consume(count) == each(value, count)
 
 
-def test_a_topic_made_anew_under_waiting_clients(
+def test_a_topic_recreated_under_waiting_clients(
     cluster: ClusterOfProcesses, clients: tuple[OldClient, OldClient]
 ) -> None:
     """A fetch that waits ends with the deletion; until there is a new topic, clients get retriable errors only."""
@@ -275,7 +275,7 @@ def test_a_topic_made_anew_under_waiting_clients(
         assert sorted(client.leaders) == list(range(SMALL))
 
 
-def test_a_topic_made_anew_while_clients_ask_for_nothing(
+def test_a_topic_recreated_while_clients_send_no_requests(
     cluster: ClusterOfProcesses, clients: tuple[OldClient, OldClient]
 ) -> None:
     """All leaders have changed; the consumer's offset is behind the end of the new log, as with Kafka alone."""

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import trio
 
-from gregor.broker.app.broker import Broker
-from gregor.broker.config import BrokerConfig
-from gregor.gateway.gateway import Gateway
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.messages.metadata import MetadataRequest
 from tests.free_ports import free_address
-from tests.gateway.kafka_4 import BROKER, in_thread, refuse_what_kafka_4_refuses, started_gateway
+from tests.gateway.kafka_4 import gateway_before_kafka_4
 from tests.gateway.test_old_versions import fetch, message_set, new_topic, produce, records_of
 from tests.wire import Wire
 
@@ -29,30 +23,6 @@ def two_ports() -> int:
     return first
 
 
-@contextmanager
-def gateway_of_one_broker(directory: Path, host: str, properties: Mapping[str, str]) -> Iterator[Gateway]:
-    """Provide a gateway in front of a broker like Kafka 4 that listens at ``host``."""
-    running: list[Gateway] = []
-
-    async def start(nursery: trio.Nursery) -> Callable[[], None]:
-        listeners = {"listeners": f"PLAINTEXT://{host}:0"}
-        broker = Broker(BrokerConfig({**BROKER, "log.dirs": str(directory), **listeners}))
-        await nursery.start(broker.run)
-        refuse_what_kafka_4_refuses(broker)
-        upstream = f"{host}:{broker.services.serving.listening[0].port}"
-        gateway = await started_gateway(upstream, properties, nursery)
-        running.append(gateway)
-
-        def stop() -> None:
-            gateway.stop()
-            broker.stop()
-
-        return stop
-
-    with in_thread(start):
-        yield running[0]
-
-
 def has_ipv6() -> bool:
     """Return whether this machine has the address ::1."""
     try:
@@ -63,7 +33,7 @@ def has_ipv6() -> bool:
 
 
 def shown_brokers(address: tuple[str, int]) -> list[tuple[int, str, int]]:
-    """Return what a client of 0.8 is told of the brokers, after it has written and read a record there."""
+    """Return the brokers in Metadata v0, after a client of 0.8 has written and read a record at ``address``."""
     with Wire(address) as wire:
         topic = new_topic(wire)
         assert not produce(wire, 0, topic, message_set(0, 3)).error_code
@@ -79,8 +49,8 @@ def test_both_sides_of_a_gateway_have_ipv6(tmp_path: Path, has_broker_ports: boo
     properties = {"listeners": "PLAINTEXT://[::1]:0"}
     if has_broker_ports:
         properties["gregor.gateway.broker.ports"] = f"{first}-{first + 1}"
-    with gateway_of_one_broker(tmp_path, "[::1]", properties) as gateway:
-        port = gateway.listening[0].port
+    with gateway_before_kafka_4(tmp_path, properties, host="[::1]") as pair:
+        port = pair.gateway.listening[0].port
         expected = (1, "::1", first + 1) if has_broker_ports else (0, "::1", port)
         assert shown_brokers(("::1", port)) == [expected]
 
@@ -95,8 +65,8 @@ def test_each_listener_has_its_ports_of_brokers(tmp_path: Path) -> None:
         "advertised.listeners": "OUTSIDE://gateway.example:9092",
         "gregor.gateway.broker.ports": f"{first}-{first + 1},{second}-{second + 1}",
     }
-    with gateway_of_one_broker(tmp_path, "127.0.0.1", properties) as gateway:
-        inside, outside = (("127.0.0.1", endpoint.port) for endpoint in gateway.listening[:2])
+    with gateway_before_kafka_4(tmp_path, properties) as pair:
+        inside, outside = (("127.0.0.1", endpoint.port) for endpoint in pair.gateway.listening[:2])
         of_inside, of_outside = (1, "127.0.0.1", first + 1), (1, "gateway.example", second + 1)
         assert shown_brokers(inside) == [of_inside]
         assert shown_brokers(outside) == [of_outside]
@@ -107,8 +77,8 @@ def test_each_listener_has_its_ports_of_brokers(tmp_path: Path) -> None:
 def test_a_broker_without_a_port_is_named_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     port = free_address()[1]
     properties = {"gregor.gateway.broker.ports": f"{port}-{port}"}
-    with gateway_of_one_broker(tmp_path, "127.0.0.1", properties) as gateway:
-        address = ("127.0.0.1", gateway.listening[0].port)
+    with gateway_before_kafka_4(tmp_path, properties) as pair:
+        address = ("127.0.0.1", pair.gateway.listening[0].port)
         with Wire(address) as wire:
             for _ in range(2):
                 assert wire.ask(ApiKey.METADATA, 0, MetadataRequest(topics=[])).brokers == []

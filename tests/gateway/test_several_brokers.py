@@ -47,7 +47,7 @@ PARTITIONS = 6
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfProcesses]:
     """Provide three brokers with a replicated topic of six partitions, two led by each broker."""
-    # A broker that stands still for a moment keeps its leadership: only one test kills a broker.
+    # A broker whose process is paused for a moment keeps its leadership: only one test kills a broker.
     settings = ("broker.session.timeout.ms=6000", "broker.heartbeat.interval.ms=100", "offsets.topic.num.partitions=6")
     with running_cluster(tmp_path_factory.mktemp("cluster"), 3, *settings) as running:
         create(running, 1, "t", partitions=PARTITIONS, replicas=3)

@@ -25,7 +25,7 @@ WAIT_MS = WAIT_S * 1000
 
 
 class Clock:
-    """A clock in seconds that stands still but for `wait`, so that no pause of a busy machine counts as a wait."""
+    """A clock in seconds that only `wait` advances, so that no pause of a busy machine counts as a wait."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
