@@ -108,7 +108,7 @@ class Broker:
             self._node.producer_ids.next,
             self._clock,
             CoordinatorSettings(config.transaction_max_timeout_ms, config.transactional_id_expiration_ms),
-            self._transaction_partitions.check,
+            self._transaction_partitions,
         )
         tokens = DelegationTokens(config, metadata, self._clock)
         self._guards = ListenerGuards(config, CredentialSources(metadata, tokens))

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-
 import trio
 
-from ...protocol.errors import BrokerError
 from ..authentication.delegation_tokens import DelegationTokens
 from ..config import BrokerConfig
 from ..coordinators.transactions.coordinator import TransactionCoordinator
-
-logger = logging.getLogger(__name__)
 
 
 async def remove_expired_tokens(tokens: DelegationTokens, config: BrokerConfig) -> None:
@@ -29,9 +24,6 @@ async def keep_transactions(transactions: TransactionCoordinator, config: Broker
     """
     while True:
         await trio.sleep(config.transaction_abort_timed_out_transaction_cleanup_interval_ms / 1000)
-        try:
-            transactions.abort_timed_out()
-            transactions.resume()
-            transactions.forget_expired()
-        except BrokerError as error:
-            logger.error("upkeep of transactions: %s", error)
+        transactions.abort_timed_out()
+        transactions.resume()
+        transactions.forget_expired()

@@ -13,10 +13,8 @@ from ..advertised import VisibleBroker, visible_brokers
 from ..contract import RequestContext
 
 BATCHED_SINCE = 4
-NOBODY = -1
-
-
 SHARE_GROUPS_KNOWN_SINCE = 6
+NOBODY = -1
 
 
 class KeyType(IntEnum):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import trio
 
@@ -300,7 +300,12 @@ class GroupCoordinator:
         return errors
 
     def transaction_ended(self, index: int, producer_id: int, *, is_commit: bool) -> None:
-        """Commit or discard the offsets of a transaction, whose marker is in this partition of the offsets topic."""
+        """Commit or discard the offsets of a transaction, whose marker is in this partition of the offsets topic.
+
+        While the partition is being loaded, the replay of the marker does so.
+        """
+        if self.partitions.is_unread(index):
+            return
         concerned = [
             group_id
             for group_id in self._offsets.offsets.groups_in_transaction(producer_id)
@@ -311,9 +316,7 @@ class GroupCoordinator:
     def topic_deleted(self, topic: str) -> None:
         """Delete the committed offsets of a deleted topic."""
         for group_id in self._offsets.delete_topic(topic):
-            group = self._groups.get(group_id)
-            if group is not None:
-                self._delete_if_unused(group)
+            self._clean_up(group_id, self._delete_if_unused)
 
     # --- administration
 
@@ -363,12 +366,22 @@ class GroupCoordinator:
     async def _expire_offsets(self) -> None:
         while True:
             await trio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
-            for group in self._groups:
-                try:
-                    self._expire_offsets_of(group)
-                except BrokerError as error:
-                    logger.warning("group %s: offsets did not expire: %s", group.group_id, error.code.name)
+            for group_id in [group.group_id for group in self._groups]:
+                self._clean_up(group_id, self._expire_offsets_of)
                 await trio.lowlevel.checkpoint()
+
+    def _clean_up(self, group_id: str, clean_up: Callable[[Group], None]) -> None:
+        """Clean up the present state of a group, unless the group is gone or being loaded.
+
+        What is loaded of a group may be years old: the records that renew its offsets may not be replayed yet.
+        """
+        group = self._groups.get(group_id)
+        if group is None or not self.partitions.serves(group_id):
+            return
+        try:
+            clean_up(group)
+        except BrokerError as error:
+            logger.warning("group %s: its tombstones could not be written: %s", group_id, error.code.name)
 
     def _expire_offsets_of(self, group: Group) -> None:
         offsets, now_ms = self._offsets.offsets.of(group.group_id), self._clock.now_ms()

@@ -20,8 +20,7 @@ logger = logging.getLogger(__name__)
 class PartitionLoader:
     """A loader that replays one partition into groups of either protocol and `offsets`.
 
-    The last record of a key is valid.
-
+    The last record of a key is valid: what is loaded may be outdated until the end of the replay.
     Offsets that a producer has committed in a transaction are pending until its commit marker.
     """
 

@@ -6,6 +6,7 @@ Source: Kafka `GroupCoordinator.doCommitOffsets`, `GroupMetadataManager`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
@@ -17,6 +18,8 @@ from ...config import BrokerConfig
 from ..internal_log.coordinator_log import TransactionalProducer
 from .committed_offsets import NO_LEADER_EPOCH, CommittedOffset, CommittedOffsets
 from .group_log import GroupLog
+
+logger = logging.getLogger(__name__)
 
 NO_OFFSET = -1
 NOT_SET = -1
@@ -113,13 +116,23 @@ class OffsetService:
             self.offsets.remove(group_id, partition)
 
     def delete_topic(self, topic: str) -> list[str]:
-        """Delete all groups' offsets of a deleted topic; return the groups that had some."""
+        """Delete all groups' offsets of a deleted topic; return the groups that had some.
+
+        If their tombstones cannot be written, only this broker forgets the offsets until its next start, as in Kafka
+        (`GroupMetadataManager.cleanupGroupMetadata`): the topic is deleted in any case.
+        """
         concerned = []
         for group_id in self.offsets:
             doomed = [partition for partition in self.offsets.of(group_id).partitions if partition.topic == topic]
-            if doomed:
-                self.delete(group_id, doomed)
-                concerned.append(group_id)
+            if not doomed:
+                continue
+            try:
+                self._log.forget(group_id, doomed)
+            except BrokerError as error:
+                logger.warning("group %s: no tombstones for offsets of %s: %s", group_id, topic, error.code.name)
+            for partition in doomed:
+                self.offsets.remove(group_id, partition)
+            concerned.append(group_id)
         return concerned
 
     def end_transaction(self, producer_id: int, group_ids: Iterable[str], *, is_commit: bool) -> None:

@@ -78,6 +78,18 @@ class LedPartitions:
         if index in self._unread:
             raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
+    def serves(self, key: str) -> bool:
+        """Return whether ``key`` is coordinated here and completely loaded."""
+        try:
+            self.check(key)
+        except BrokerError:
+            return False
+        return True
+
+    def is_unread(self, index: int) -> bool:
+        """Return whether a partition is led here and not loaded completely: its present state may be outdated."""
+        return index in self._unread
+
     async def run(self) -> None:
         """Load queued partitions, until cancelled."""
         while True:

@@ -39,6 +39,16 @@ class Markers(Protocol):
         """Write a marker into each partition of a prepared transaction; return whether all are written."""
 
 
+class CoordinatedPartitions(Protocol):
+    """A view of the partitions of `__transaction_state` that this broker coordinates (`LedPartitions`)."""
+
+    def check(self, key: str) -> None:
+        """Raise BrokerError for a transactional id that is not coordinated here, or not loaded completely."""
+
+    def serves(self, key: str) -> bool:
+        """Return whether a transactional id is coordinated here and completely loaded."""
+
+
 @dataclass(frozen=True, slots=True)
 class CoordinatorSettings:
     """A record of the coordinator's configuration, in milliseconds."""
@@ -59,10 +69,10 @@ class TransactionCoordinator:
         next_producer_id: Callable[[], int],
         clock: Clock,
         settings: CoordinatorSettings,
-        check: Callable[[str], None] = lambda _: None,
+        partitions: CoordinatedPartitions,
     ) -> None:
-        """Use ``check``, which raises BrokerError for a transactional id that is not coordinated or not loaded here."""
-        self._check = check
+        """Use ``partitions`` to know which ids are loaded: what `replay` has seen of any other may be outdated."""
+        self._partitions = partitions
         self._log = log
         self._markers = markers
         self._next_producer_id = next_producer_id
@@ -96,14 +106,27 @@ class TransactionCoordinator:
 
     def markers_written(self, prepared: Transaction) -> None:
         """Complete a transaction whose markers `Markers.write` could not write at once and that has all of them now."""
-        if self._transactions.get(prepared.transactional_id) == prepared:
+        if self._transactions.get(prepared.transactional_id) == prepared and self._is_loaded(prepared):
             self._store(prepared.completed(self._clock.now_ms()))
 
     def resume(self) -> None:
         """Write the markers that are missing after a restart or a failed attempt."""
+        self._maintain(lambda transaction: transaction.state in PREPARED, self._finish)
+
+    def _maintain(self, needs: Callable[[Transaction], bool], work: Callable[[Transaction], None]) -> None:
+        """Do ``work`` for each loaded transaction that needs it; where that fails, it is tried again the next time.
+
+        One partition that takes no records, which `CoordinatorLog` reports, must not keep the others waiting.
+        """
         for transaction in list(self._transactions.values()):
-            if transaction.state in PREPARED:
-                self._finish(transaction)
+            if needs(transaction) and self._is_loaded(transaction):
+                try:
+                    work(transaction)
+                except BrokerError as error:
+                    logger.debug("transaction %s is left as it is: %s", transaction.transactional_id, error)
+
+    def _is_loaded(self, transaction: Transaction) -> bool:
+        return self._partitions.serves(transaction.transactional_id)
 
     # InitProducerId
 
@@ -123,7 +146,7 @@ class TransactionCoordinator:
             raise BrokerError(ErrorCode.INVALID_REQUEST)
         if not 0 < timeout_ms <= self._settings.max_timeout_ms:
             raise BrokerError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-        self._check(transactional_id)
+        self._partitions.check(transactional_id)
         transaction = self._transactions.get(transactional_id)
         if transaction is None:
             producer_id = self._next_producer_id()
@@ -232,19 +255,23 @@ class TransactionCoordinator:
     def abort_timed_out(self) -> None:
         """Abort transactions that are open for longer than their timeout, and fence their producers."""
         now_ms = self._clock.now_ms()
-        for transaction in list(self._transactions.values()):
-            if transaction.has_timed_out(now_ms):
-                logger.info("transaction %s timed out and is aborted", transaction.transactional_id)
-                self._end(transaction.fenced(), commit=False)
+
+        def abort(transaction: Transaction) -> None:
+            logger.info("transaction %s timed out and is aborted", transaction.transactional_id)
+            self._end(transaction.fenced(), commit=False)
+
+        self._maintain(lambda transaction: transaction.has_timed_out(now_ms), abort)
 
     def forget_expired(self) -> None:
         """Delete transactional ids that were not used for ``transactional.id.expiration.ms``."""
-        now_ms = self._clock.now_ms()
-        for transaction in list(self._transactions.values()):
-            if transaction.has_expired(now_ms, self._settings.expiration_ms):
-                partition = self._log.partition_of(transaction.transactional_id)
-                self._log.append(partition, [(key_bytes(transaction.transactional_id), None)])
-                self._forget(transaction.transactional_id)
+        now_ms, expiration_ms = self._clock.now_ms(), self._settings.expiration_ms
+
+        def delete(transaction: Transaction) -> None:
+            transactional_id = transaction.transactional_id
+            self._log.append(self._log.partition_of(transactional_id), [(key_bytes(transactional_id), None)])
+            self._forget(transactional_id)
+
+        self._maintain(lambda transaction: transaction.has_expired(now_ms, expiration_ms), delete)
 
     # DescribeTransactions, ListTransactions
 
@@ -252,7 +279,7 @@ class TransactionCoordinator:
         """Return one transaction. Raises BrokerError INVALID_REQUEST or TRANSACTIONAL_ID_NOT_FOUND."""
         if not transactional_id:
             raise BrokerError(ErrorCode.INVALID_REQUEST)
-        self._check(transactional_id)
+        self._partitions.check(transactional_id)
         transaction = self._transactions.get(transactional_id)
         if transaction is None:
             raise BrokerError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
@@ -269,7 +296,7 @@ class TransactionCoordinator:
     def _known(self, transactional_id: str) -> Transaction:
         if not transactional_id:
             raise BrokerError(ErrorCode.INVALID_REQUEST)
-        self._check(transactional_id)
+        self._partitions.check(transactional_id)
         transaction = self._transactions.get(transactional_id)
         if transaction is None or transaction.producer_epoch == NO_PRODUCER_EPOCH:
             raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)

@@ -21,11 +21,15 @@ class Journal:
         self.records: list[ReplayedRecord] = []
         self.markers: list[tuple[TopicPartition, int, bool]] = []
         self.broken: set[TopicPartition] = set()
+        self.refuses: set[int] = set()
+        """Partitions of this log that take no records."""
 
     def partition_of(self, key: str) -> int:
         return len(key)
 
     def append(self, index: int, records: Collection[tuple[bytes, bytes | None]]) -> int:
+        if index in self.refuses:
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
         first = len(self.records)
         for offset, (key, value) in enumerate(records, first):
             self.records.append(ReplayedRecord(offset, key, value, -1))
@@ -37,6 +41,20 @@ class Journal:
         return not transaction.partitions & self.broken
 
 
+class Loaded:
+    """A set of partitions that this broker coordinates; the ids in ``loading`` are not loaded completely."""
+
+    def __init__(self) -> None:
+        self.loading: set[str] = set()
+
+    def check(self, key: str) -> None:
+        if key in self.loading:
+            raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def serves(self, key: str) -> bool:
+        return key not in self.loading
+
+
 class House:
     """A coordinator with its dependencies that can be killed and restarted."""
 
@@ -44,10 +62,12 @@ class House:
         self.journal = Journal()
         self.clock = ManualClock(1_000_000)
         self.next_id = 100
+        self.partitions = Loaded()
         self.coordinator = self.fresh()
 
     def fresh(self) -> TransactionCoordinator:
-        return TransactionCoordinator(self.journal, self.journal, self.take_id, self.clock, CoordinatorSettings())
+        settings = CoordinatorSettings()
+        return TransactionCoordinator(self.journal, self.journal, self.take_id, self.clock, settings, self.partitions)
 
     def take_id(self) -> int:
         self.next_id += 1
