@@ -149,6 +149,7 @@ class Broker:
         self._node.report_elections(self._replicas, coordinators)
         self._leaving = trio.Event()
         self._stop = trio.Event()
+        self._server: Server | None = None
         self._zookeeper: ZooKeeperListener | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -157,7 +158,7 @@ class Broker:
         Raises ListenerError, StorageUnavailableError, BrokerError or ConfigError if the broker cannot start, and
         StorageUnavailableError if the broker cannot continue; the text of each error is one line for the operator.
         """
-        server = self._open_listeners()
+        self._server = server = self._open_listeners()
         if self._node.replication is not None:
             self._node.replication.watcher = server.readiness
         try:
@@ -378,6 +379,8 @@ class Broker:
             self._take_faults()
             self._guards.take_changes()
             self._node.take_certificates()
+            if self._server is not None:
+                self._server.take_changes()
         elif isinstance(change, QuotasChanged):
             self._take_quotas()
         elif isinstance(change, AclsChanged):

@@ -180,6 +180,11 @@ class Server:
             await stop.wait()
             accepting.cancel_scope.cancel()
 
+    def take_changes(self) -> None:
+        """Apply changed limits: accept clients that have waited for a slot, close connections above the limit."""
+        self._waiting_for_slots.unpark_all()
+        self._close_excess()
+
     def close(self) -> None:
         """Close the listening sockets."""
         for sockets in self._listening.values():
@@ -342,7 +347,6 @@ class Server:
         while True:
             await trio.sleep(pause_s)
             now = trio.current_time()
-            self._close_excess()
             for connection in list(self._connections):
                 silent_s = now - connection.last_active
                 if silent_s > idle_s:

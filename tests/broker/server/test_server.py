@@ -227,10 +227,31 @@ async def test_at_max_connections_a_broker_replaces_the_longest_idle_client(
     running.stop.set()
 
 
+@pytest.mark.parametrize("of_listener", [False, True])
+async def test_a_higher_limit_lets_waiting_clients_in(limits: Limits, nursery: trio.Nursery, of_listener: bool) -> None:
+    """Kafka: `ConnectionQuotas.updateBrokerMaxConnections` notifies the acceptors; no connection has to end first."""
+    limits.of_listeners["PLAINTEXT"] = 1 if of_listener else MANY
+    limits.max_connections = MANY if of_listener else 1
+    running = Running(limits)
+    nursery.start_soon(running.run)
+    async with await running.connect() as first, await running.connect() as second:
+        assert await ask(first, b"?")
+        await second.send_all(struct.pack(">i", 1) + b"?")
+        await wait_all_tasks_blocked(0.01)
+        assert running.server.connection_count == 1
+        limits.of_listeners["PLAINTEXT"] = limits.max_connections = 2
+        running.server.take_changes()
+        assert await answer_on(second)
+        assert await ask(first, b"?")
+    running.stop.set()
+
+
+@pytest.mark.parametrize("idle_ms", [600_000, -1])
 async def test_a_lower_limit_applies_to_open_connections(
-    limits: Limits, nursery: trio.Nursery, autojump_clock: MockClock
+    limits: Limits, nursery: trio.Nursery, autojump_clock: MockClock, idle_ms: int
 ) -> None:
     autojump_clock.autojump_threshold = IN_FLIGHT_S
+    limits.connections_max_idle_ms = idle_ms
     running = Running(limits)
     nursery.start_soon(running.run)
     async with await running.connect() as idle, await running.connect() as busy:
@@ -238,6 +259,7 @@ async def test_a_lower_limit_applies_to_open_connections(
         autojump_clock.jump(1)
         assert await ask(busy, b"?")
         limits.max_connections = 1
+        running.server.take_changes()
         assert await is_closed(idle)
         assert await ask(busy, b"?")
     running.stop.set()
