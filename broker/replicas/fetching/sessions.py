@@ -118,17 +118,22 @@ class FullFetch(FetchContext):
         partitions: Collection[FetchedPartition],
         *,
         uses_topic_ids: bool,
+        is_follower: bool,
         now_ms: float,
     ) -> None:
         super().__init__(partitions)
         self._cache = cache
         self._uses_topic_ids = uses_topic_ids
+        self._is_follower = is_follower
         self._now_ms = now_ms
 
     def select(self, answers: Answers) -> tuple[int, Answers]:
         for partition, answer in answers:
             partition.learn(answer)
-        return self._cache.open(self.partitions, self._uses_topic_ids, self._now_ms), answers
+        session_id = self._cache.open(
+            self.partitions, uses_topic_ids=self._uses_topic_ids, is_follower=self._is_follower, now_ms=self._now_ms
+        )
+        return session_id, answers
 
 
 class IncrementalFetch(FetchContext):
@@ -182,6 +187,7 @@ class FetchSession:
         "created_ms",
         "epoch",
         "has_idled",
+        "is_follower",
         "lane",
         "partitions",
         "session_id",
@@ -190,11 +196,19 @@ class FetchSession:
     )
 
     def __init__(
-        self, session_id: int, partitions: Iterable[FetchedPartition], *, uses_topic_ids: bool, now_ms: float
+        self,
+        session_id: int,
+        partitions: Iterable[FetchedPartition],
+        *,
+        uses_topic_ids: bool,
+        is_follower: bool,
+        now_ms: float,
     ) -> None:
         self.session_id = session_id
         self.partitions = {partition.key: partition for partition in partitions}
         self.uses_topic_ids = uses_topic_ids
+        self.is_follower = is_follower
+        """Whether another broker opened the session (Kafka: `FetchSession.privileged`)."""
         self.epoch = INITIAL_EPOCH + 1
         self.created_ms = now_ms
         self.used_ms = now_ms
@@ -254,8 +268,9 @@ def requested_partitions(request: FetchRequest, uses_topic_ids: bool) -> list[Fe
 class FetchSessionCache:
     """A cache of all fetch sessions of a broker, at most ``max.incremental.fetch.session.cache.slots``.
 
-    A new session evicts one that was not used for two minutes, else one that is at least that old and has fewer
-    partitions; else the client gets no session (Kafka: FetchSessionCacheShard.tryEvict).
+    A new session evicts one that was not used for two minutes, else one that is older and has fewer partitions; else
+    the client gets no session. A follower's session counts as larger than any of a consumer, and may evict a
+    consumer's at any age: replication must not wait for consumers (Kafka: FetchSessionCacheShard.tryEvict).
     """
 
     def __init__(self, slots: int) -> None:
@@ -288,7 +303,8 @@ class FetchSessionCache:
             partitions = requested_partitions(request, uses_topic_ids)
             if request.session_epoch == FINAL_EPOCH:
                 return FetchContext(partitions)
-            return FullFetch(self, partitions, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+            is_follower = max(request.replica_id, request.replica_state.replica_id) >= 0
+            return FullFetch(self, partitions, uses_topic_ids=uses_topic_ids, is_follower=is_follower, now_ms=now_ms)
         session = self._sessions.get(request.session_id)
         if session is None:
             return RefusedFetch(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -311,31 +327,43 @@ class FetchSessionCache:
         session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
         return IncrementalFetch(session, names_none=names_none)
 
-    def open(self, partitions: Collection[FetchedPartition], uses_topic_ids: bool, now_ms: float) -> int:
+    def open(
+        self, partitions: Collection[FetchedPartition], *, uses_topic_ids: bool, is_follower: bool, now_ms: float
+    ) -> int:
         """Open a session and return its id, or `NO_SESSION` if there is no room."""
-        if not self._make_room(len(partitions), now_ms):
+        if not self._make_room(len(partitions), now_ms, is_follower=is_follower):
             return NO_SESSION
         session_id = self._random.randrange(1, 2**31)
         while session_id in self._sessions:
             session_id = self._random.randrange(1, 2**31)
-        session = FetchSession(session_id, partitions, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
-        self._sessions[session_id] = session
+        self._sessions[session_id] = FetchSession(
+            session_id, partitions, uses_topic_ids=uses_topic_ids, is_follower=is_follower, now_ms=now_ms
+        )
         return session_id
 
-    def _make_room(self, partition_count: int, now_ms: float) -> bool:
+    def _make_room(self, partition_count: int, now_ms: float, *, is_follower: bool) -> bool:
         if len(self._sessions) < self._slots:
             return True
         if not self._sessions:
             return False
-        oldest = next(iter(self._sessions.values()))
-        if now_ms - oldest.used_ms <= EVICTION_AGE_MS:
-            settled = [s for s in self._sessions.values() if now_ms - s.created_ms > EVICTION_AGE_MS]
-            if not settled:
+        evicted = next(iter(self._sessions.values()))
+        if now_ms - evicted.used_ms <= EVICTION_AGE_MS:
+            evictable = [
+                session
+                for session in self._sessions.values()
+                if now_ms - session.created_ms > EVICTION_AGE_MS or (is_follower and not session.is_follower)
+            ]
+            if not evictable:
                 return False
-            oldest = min(settled, key=lambda session: (len(session.partitions), session.session_id))
-            if len(oldest.partitions) > partition_count:
+            evicted = min(evictable, key=lambda session: (*_worth(session), session.session_id))
+            if _worth(evicted) >= (is_follower, partition_count):
                 return False
-        oldest.close()
-        del self._sessions[oldest.session_id]
+        evicted.close()
+        del self._sessions[evicted.session_id]
         self.eviction_count += 1
         return True
+
+
+def _worth(session: FetchSession) -> tuple[bool, int]:
+    """Return by what sessions are compared when one must make room (Kafka: `EvictableKey`)."""
+    return session.is_follower, len(session.partitions)

@@ -7,9 +7,17 @@ import pytest
 from gregor.broker.replicas.fetching.sessions import EVICTION_AGE_MS, Answers, FetchContext, FetchSessionCache
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, MAX_EPOCH, NO_SESSION
-from gregor.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
+from gregor.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
 
 NAMES, IDS = 12, 13
+FIRST_VERSION_WITH_REPLICA_STATE = 15
 
 
 def request(
@@ -45,8 +53,19 @@ def indexes(answers: Answers) -> list[int]:
     return [data.partition_index for _, data in answers]
 
 
-def opened(cache: FetchSessionCache, *wanted: tuple[str, int, int], now_ms: float = 0) -> int:
-    context = cache.context(request(*wanted), NAMES, now_ms)
+def opened(
+    cache: FetchSessionCache,
+    *wanted: tuple[str, int, int],
+    now_ms: float = 0,
+    follower: int = -1,
+    version: int = NAMES,
+) -> int:
+    asked = request(*wanted)
+    if version < FIRST_VERSION_WITH_REPLICA_STATE:
+        asked.replica_id = follower
+    else:
+        asked.replica_state = ReplicaState(replica_id=follower)
+    context = cache.context(asked, version, now_ms)
     session_id, _ = context.select(answer(context))
     return session_id
 
@@ -168,13 +187,39 @@ def test_a_session_unused_for_two_minutes_makes_room() -> None:
     assert second not in (NO_SESSION, first)
 
 
-@pytest.mark.parametrize(("partitions", "gets_in"), [(1, False), (2, True)])
-def test_an_old_session_in_use_makes_room_only_for_one_that_is_not_smaller(partitions: int, gets_in: bool) -> None:
+@pytest.mark.parametrize(("partitions", "gets_in"), [(1, False), (2, False), (3, True)])
+def test_an_old_session_in_use_makes_room_only_for_a_larger_one(partitions: int, gets_in: bool) -> None:
     cache = FetchSessionCache(1)
     first = opened(cache, ("t", 0, 0), ("t", 1, 0))
     cache.context(request(session=first, epoch=1), NAMES, EVICTION_AGE_MS)
     wanted = [("u", index, 0) for index in range(partitions)]
     assert (opened(cache, *wanted, now_ms=EVICTION_AGE_MS + 1) != NO_SESSION) is gets_in
+
+
+@pytest.mark.parametrize("version", [NAMES, FIRST_VERSION_WITH_REPLICA_STATE])
+def test_a_follower_gets_the_session_of_a_consumer(version: int) -> None:
+    """Even a young and larger one, or else consumers could take all slots from replication."""
+    cache = FetchSessionCache(2)
+    small, large = opened(cache, ("t", 0, 0), ("t", 1, 0)), opened(cache, *[("u", index, 0) for index in range(3)])
+    assert opened(cache, ("t", 0, 0), follower=2, version=version) != NO_SESSION
+    assert cache.context(request(session=small, epoch=1), NAMES, 0).error
+    assert not cache.context(request(session=large, epoch=1), NAMES, 0).error
+
+
+@pytest.mark.parametrize(("follower", "gets_in"), [(-1, False), (3, True)])
+def test_the_session_of_a_follower_makes_room_only_for_a_larger_one_of_a_follower(follower: int, gets_in: bool) -> None:
+    cache = FetchSessionCache(1)
+    first = opened(cache, ("t", 0, 0), follower=2)
+    wanted = [("u", index, 0) for index in range(2)]
+    assert opened(cache, *wanted, follower=3) == NO_SESSION, "the session is young"
+    cache.context(request(session=first, epoch=1), NAMES, EVICTION_AGE_MS)
+    assert (opened(cache, *wanted, follower=follower, now_ms=EVICTION_AGE_MS + 1) != NO_SESSION) is gets_in
+
+
+def test_an_unused_session_of_a_follower_makes_room_for_a_consumer() -> None:
+    cache = FetchSessionCache(1)
+    opened(cache, ("t", 0, 0), ("t", 1, 0), follower=2)
+    assert opened(cache, ("t", 0, 0), now_ms=EVICTION_AGE_MS + 1) != NO_SESSION
 
 
 def test_a_partition_listed_twice_counts_once_with_its_last_position() -> None:
