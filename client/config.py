@@ -225,6 +225,13 @@ class ProducerConfig(ClientConfig):
 
     def _check(self) -> None:
         super()._check()
+        if self.partitioner_class is not None and not callable(self.partitioner_class):
+            raise ConfigError(
+                "partitioner_class must be a function (topic, key, value, partition_count) -> partition, not "
+                f"{self.partitioner_class!r}"
+            )
+        if self.transactional_id == "":
+            raise ConfigError("transactional_id must not be empty")
         if self.acks not in ("all", "-1", "0", "1"):
             raise ConfigError(f"acks must be one of all, -1, 0, 1, not {self.acks!r}")
         if self.compression_type.upper() not in Codec.__members__:
@@ -295,8 +302,11 @@ class ConsumerConfig(ClientConfig):
         "fetch_max_bytes": 0,
         "fetch_max_wait_ms": 0,
         "fetch_min_bytes": 0,
+        "heartbeat_interval_ms": 1,
+        "max_partition_fetch_bytes": 0,
         "max_poll_records": 1,
         "max_poll_interval_ms": 1,
+        "session_timeout_ms": 1,
     }
 
     @property
@@ -314,6 +324,15 @@ class ConsumerConfig(ClientConfig):
             raise ConfigError(
                 f"isolation_level must be read_committed or read_uncommitted, not {self.isolation_level!r}"
             )
+        is_classic = self.group_protocol.lower() == "classic"
+        if is_classic and self.heartbeat_interval_ms >= self.session_timeout_ms:
+            # Kafka's Heartbeat: the group would remove the member between two heartbeats.
+            raise ConfigError(
+                f"heartbeat_interval_ms ({self.heartbeat_interval_ms}) must be less than session_timeout_ms "
+                f"({self.session_timeout_ms})"
+            )
+        if self.group_instance_id == "":
+            raise ConfigError("group_instance_id must not be empty")
 
 
 @dataclass(frozen=True, kw_only=True)

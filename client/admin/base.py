@@ -210,6 +210,20 @@ class AdminBase:
         )
 
 
+def check_names(names: Iterable[str]) -> list[str]:
+    """Return the names as a list.
+
+    Raises TypeError for a single name: it would be taken for its letters, each of them the name of a topic or group.
+    """
+    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+        raise TypeError(f"names must be an iterable of str, not {names!r}")
+    listed = list(names)
+    for name in listed:
+        if not isinstance(name, str):
+            raise TypeError(f"a name must be str, not {type(name).__name__}")
+    return listed
+
+
 def raise_for(code: int, message: str | None) -> None:
     """Raise BrokerError unless `code` is NONE."""
     if code:

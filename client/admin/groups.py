@@ -24,7 +24,7 @@ from ...protocol.messages.offset_delete import (
 from ...protocol.topic_partition import AnyTopicPartition
 from ..consumer.subscription import by_topic
 from ..wire.group_offsets import CommittedOffset, commit_offsets, fetch_committed
-from .base import AdminBase, raise_for
+from .base import AdminBase, check_names, raise_for
 
 CONSUMER_PROTOCOL = "consumer"
 ASSIGNMENT_VERSION_SIZE = 2
@@ -102,8 +102,8 @@ class GroupAdmin(AdminBase):
         return _overview_of_classic_group(await self.describe_group(group_id))
 
     async def delete_groups(self, group_ids: Iterable[str]) -> None:
-        """Delete groups without members, and their offsets."""
-        for group_id in group_ids:
+        """Delete groups without members, and their offsets. Raises TypeError for a single id."""
+        for group_id in check_names(group_ids):
 
             async def attempt(node: int, group_id: str = group_id) -> None:
                 request = DeleteGroupsRequest(groups_names=[group_id])

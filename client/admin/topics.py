@@ -22,7 +22,7 @@ from ...protocol.messages.create_topics import (
 from ...protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from ..errors import UnknownTopicError
 from ..wire.cluster import TopicMetadata
-from .base import AdminBase, raise_for
+from .base import AdminBase, check_names, raise_for
 
 BROKER_DEFAULT = -1
 """The partition count or replication factor that means the broker's default (KIP-464)."""
@@ -54,8 +54,8 @@ class TopicAdmin(AdminBase):
             raise_for(created.error_code, created.error_message or created.name)
 
     async def delete_topics(self, names: Iterable[str]) -> None:
-        """Delete topics and all their records."""
-        request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=self.config.request_timeout_ms)
+        """Delete topics and all their records. Raises TypeError for a single name."""
+        request = DeleteTopicsRequest(topic_names=check_names(names), timeout_ms=self.config.request_timeout_ms)
         answer = await self.ask_controller(request, DeleteTopicsResponse)
         for deleted in answer.responses:
             raise_for(deleted.error_code, deleted.error_message or deleted.name)
@@ -87,8 +87,11 @@ class TopicAdmin(AdminBase):
         return sorted(topic.name for topic in topics if include_internal or not topic.is_internal)
 
     async def describe_topics(self, names: Iterable[str] | None = None) -> list[TopicMetadata]:
-        """Return ids, partitions, leaders and replicas of these topics, or of all. Raises UnknownTopicError."""
-        return await self._metadata(None if names is None else list(names))
+        """Return ids, partitions, leaders and replicas of these topics, or of all.
+
+        Raises UnknownTopicError, and TypeError for a single name.
+        """
+        return await self._metadata(None if names is None else check_names(names))
 
     async def _metadata(self, names: list[str] | None) -> list[TopicMetadata]:
         async def attempt() -> list[TopicMetadata]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from ...protocol.topic_partition import AnyTopicPartition
-from ..producer.record_checks import check_offset, check_partition, check_topic
+from ..producer.record_checks import check_offset, check_partition, check_timestamp, check_topic
 
 
 def check_places(places: Iterable[AnyTopicPartition]) -> list[AnyTopicPartition]:
@@ -37,6 +37,30 @@ def check_offsets(offsets: Mapping[AnyTopicPartition, int]) -> dict[AnyTopicPart
         raise TypeError(f"offsets must be a mapping from (topic, partition) to an offset, not {offsets!r}")
     places = check_places(offsets)
     return {place: check_offset(offset) for place, offset in zip(places, offsets.values(), strict=True)}
+
+
+def check_times(timestamps_ms: Mapping[AnyTopicPartition, int]) -> dict[AnyTopicPartition, int]:
+    """Return the time of each (topic, partition), in ms.
+
+    Raises as `check_places`, and TypeError or ValueError for a time that is none: in a request, negative numbers mean
+    the ends of the log (Kafka's `Consumer.offsetsForTimes`).
+    """
+    if not isinstance(timestamps_ms, Mapping):
+        raise TypeError(f"times must be a mapping from (topic, partition) to a time in ms, not {timestamps_ms!r}")
+    places = check_places(timestamps_ms)
+    return {place: check_timestamp(time) for place, time in zip(places, timestamps_ms.values(), strict=True)}
+
+
+def check_record_count(count: int) -> int:
+    """Return the largest number of records to return.
+
+    Raises TypeError, or ValueError unless it is positive: with another number a poll would never return a record.
+    """
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise TypeError(f"max_records must be int, not {type(count).__name__}")
+    if count < 1:
+        raise ValueError(f"max_records must be at least 1, not {count}")
+    return count
 
 
 def check_topics(topics: Iterable[str] | re.Pattern[str]) -> frozenset[str] | re.Pattern[str]:

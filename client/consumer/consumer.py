@@ -29,7 +29,7 @@ from ..producer.record_checks import check_offset
 from ..wire.cluster import Cluster, PartitionMetadata
 from ..wire.group_offsets import GroupMetadata, fetch_committed
 from ..wire.offset_lookup import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
-from .argument_checks import check_offsets, check_places, check_topics
+from .argument_checks import check_offsets, check_places, check_record_count, check_times, check_topics
 from .classic_protocol_membership import ClassicProtocolMembership
 from .committer import Committer
 from .consumed_transaction import consumed_transaction
@@ -264,10 +264,10 @@ class Consumer:
         """Return the next records of any partitions, up to `max_records` (default `max.poll.records`).
 
         The call waits for at least one record until `timeout_ms` (None: for ever), then returns none; the time limit
-        does not interrupt the user's listeners. Raises BrokerError or a ClientError for a permanent failure, and
-        ClosedError.
+        does not interrupt the user's listeners. Raises BrokerError or a ClientError for a permanent failure,
+        ClosedError, and TypeError or ValueError unless `max_records` is a positive number.
         """
-        limit = max_records or self.config.max_poll_records
+        limit = self.config.max_poll_records if max_records is None else check_record_count(max_records)
         return await self._poll(lambda: self._fetcher.take(limit), timeout_ms)
 
     async def poll_batches(self, timeout_ms: int | None = None) -> list[FetchedBatches]:
@@ -408,9 +408,9 @@ class Consumer:
     ) -> dict[AnyTopicPartition, OffsetAndTimestamp | None]:
         """Return the offset of the first record of each partition that is not older than the given time, or None.
 
-        Raises BrokerError or DeadlineExceededError.
+        Raises BrokerError or DeadlineExceededError, TypeError or ValueError for invalid partitions or times.
         """
-        return await self._list_offsets(timestamps_ms)
+        return await self._list_offsets(check_times(timestamps_ms))
 
     async def _list_offsets(
         self, wanted: Mapping[AnyTopicPartition, int]

@@ -76,6 +76,8 @@ class PositionFinder:
                 offset = _place_to_go_on(committed.get(place), position)
                 if offset is not None:
                     self._settle(place, wanted.pop(place), offset)
+            # Now: the other partitions may wait long, or for ever, for a position.
+            self._fetcher.wake()
         for place in self._fetcher.resets & positions.keys():
             wanted[place] = positions[place]
         return wanted

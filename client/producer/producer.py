@@ -309,9 +309,10 @@ class Producer(SendingProducer):
             transactions.ending(),
             trio.CancelScope(deadline=trio.current_time() + limit_s, shield=is_leaving),
         ):
-            has_lost_records = transactions.error is not None
             self._sender.abandon(AbandonedError("the transaction was aborted"), only_unsent=True)
             await self.flush()
+            # Not before: records in flight may have failed meanwhile.
+            has_lost_records = transactions.error is not None
             await transactions.end(commit=False)
             if has_lost_records and transactions.state is TransactionState.READY:
                 # Sequence numbers may have gaps: a new epoch starts them again at 0 (KIP-360). A fenced producer must

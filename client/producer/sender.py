@@ -17,7 +17,7 @@ from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ...protocol.messages.produce import PartitionProduceResponse
 from ..config import ProducerConfig
-from ..errors import STALE_METADATA_CODES, ConnectionLostError, DeadlineExceededError
+from ..errors import STALE_METADATA_CODES, ClientError, ConnectionLostError, DeadlineExceededError
 from ..metrics import Metrics
 from ..wire.backoff import backoff_seconds
 from ..wire.cluster import Cluster
@@ -152,7 +152,7 @@ class Sender(BatchSender):
                 attempt, self._config, timeout_ms=self._config.delivery_timeout_ms, what="InitProducerId"
             )
             self._producer = (answer.producer_id, answer.producer_epoch)
-        except (BrokerError, DeadlineExceededError) as error:
+        except (BrokerError, ClientError) as error:
             if self._may_do_without(error):
                 logger.warning(
                     "the brokers have no idempotence (Kafka before 0.11): a retried batch may be stored twice"

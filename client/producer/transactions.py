@@ -8,6 +8,8 @@ from enum import Enum, auto
 from itertools import groupby
 from typing import TypeVar
 
+import trio
+
 from ...protocol.apis import api_key_of
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -27,7 +29,7 @@ from ...protocol.messages.txn_offset_commit import (
 from ...protocol.schema import Message
 from ...protocol.topic_partition import AnyTopicPartition
 from ..config import ProducerConfig
-from ..errors import COORDINATOR_MOVED_CODES, AbandonedError, ClientError
+from ..errors import COORDINATOR_MOVED_CODES, AbandonedError, ClientError, copied_error
 from ..wire.cluster import Cluster, CoordinatorType
 from ..wire.group_offsets import CommittedOffset, GroupMetadata
 from ..wire.retry import retry
@@ -84,6 +86,8 @@ class TransactionManager:
         self._added: set[AnyTopicPartition] = set()
         self._new: set[AnyTopicPartition] = set()
         self._has_offsets = False
+        self._adding = trio.Lock()
+        """Held while partitions are added, and while a transaction ends: see `end`."""
 
     # --- the producer's side ---
 
@@ -119,7 +123,8 @@ class TransactionManager:
         Raises the error that has fenced the producer, or ClientError if a transaction is open already.
         """
         if self.state is TransactionState.FENCED and self.error is not None:
-            raise self.error
+            # A copy: an exception that is raised again and again keeps the frames of all its callers.
+            raise copied_error(self.error)
         if self.state is not TransactionState.READY:
             raise ClientError(f"a transaction cannot begin while the producer is {self.state.name}")
         self.error = None
@@ -128,7 +133,7 @@ class TransactionManager:
     def check_open(self) -> None:
         """Raise unless records may be sent now."""
         if self.state in (TransactionState.MUST_ABORT, TransactionState.FENCED) and self.error is not None:
-            raise self.error
+            raise copied_error(self.error)
         if self.state is not TransactionState.IN_TRANSACTION:
             raise ClientError("a producer with a transactional_id sends inside `async with producer.transaction()`")
 
@@ -194,10 +199,24 @@ class TransactionManager:
     async def end(self, *, commit: bool) -> None:
         """Commit or abort, when all records are delivered or failed.
 
-        A producer that is FENCED stays FENCED. Raises BrokerError or DeadlineExceededError.
+        A request that adds partitions is answered first: the coordinator would add them after the end, and so open
+        a transaction that this producer does not know of. A producer that is FENCED stays FENCED. Raises BrokerError
+        or DeadlineExceededError.
         """
         is_fenced = self.state is TransactionState.FENCED
+        # Before the wait, so that no task can send meanwhile.
         self.state = TransactionState.ENDING
+        async with self._adding:
+            is_fenced = is_fenced or self._is_fenced()
+            self.state = TransactionState.ENDING
+            await self._end(commit=commit)
+        self.state = TransactionState.FENCED if is_fenced else TransactionState.READY
+
+    def _is_fenced(self) -> bool:
+        """Return whether the producer can only be closed, as `fail` may have found while `end` waited."""
+        return self.state is TransactionState.FENCED
+
+    async def _end(self, *, commit: bool) -> None:
         if self._added or self._has_offsets:
             await self._ask(
                 EndTxnRequest(
@@ -213,7 +232,6 @@ class TransactionManager:
         self._added.clear()
         self._new.clear()
         self._has_offsets = False
-        self.state = TransactionState.FENCED if is_fenced else TransactionState.READY
 
     @contextmanager
     def ending(self) -> Iterator[None]:
@@ -230,8 +248,10 @@ class TransactionManager:
 
     def fail(self, error: Exception) -> None:
         """Note that a record of the open transaction failed: the transaction can only be aborted, or the producer is
-        fenced.
+        fenced. The error that has fenced the producer is kept: it is the one that tells the user why.
         """
+        if self.state is TransactionState.FENCED and self.error is not None:
+            return
         self.error = error
         if isinstance(error, BrokerError) and error.code in FATAL_CODES:
             self.state = TransactionState.FENCED
@@ -250,7 +270,11 @@ class TransactionManager:
 
     async def add_partitions(self) -> None:
         """Add the partitions that are new in this transaction at the coordinator."""
-        places = sorted(self._new)
+        async with self._adding:
+            if self._new:
+                await self._add(sorted(self._new))
+
+    async def _add(self, places: list[AnyTopicPartition]) -> None:
         topics = [
             AddPartitionsToTxnTopic(name=topic, partitions=[partition for _, partition in group])
             for topic, group in groupby(places, key=lambda place: place[0])

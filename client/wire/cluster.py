@@ -409,10 +409,14 @@ def parse_servers(servers: str | Iterable[str]) -> list[tuple[str, int]]:
 
     As in Kafka (`Utils.HOST_PORT_PATTERN`), an item may begin with the name of a listener: "PLAINTEXT://host:9092".
     """
+    if not isinstance(servers, Iterable) or isinstance(servers, bytes):
+        raise ConfigError(f"bootstrap_servers must be HOST:PORT[,HOST:PORT...], not {servers!r}")
     items = servers.split(",") if isinstance(servers, str) else list(servers)
+    if not items:
+        raise ConfigError("bootstrap_servers is empty")
     addresses = []
     for item in items:
-        found = SERVER.fullmatch(item.strip())
+        found = SERVER.fullmatch(item.strip()) if isinstance(item, str) else None
         port = DEFAULT_PORT if found is None or found["port"] is None else int(found["port"])
         if found is None or not 0 < port < 65536:
             raise ConfigError(f"bootstrap_servers must be HOST:PORT[,HOST:PORT...], not {item!r}")

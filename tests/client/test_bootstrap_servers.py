@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gregor.client.errors import ConfigError
@@ -27,4 +29,10 @@ def test_hosts_and_ports_are_read(servers: str, addresses: list[tuple[str, int]]
 )
 def test_malformed_addresses_are_refused(servers: str) -> None:
     with pytest.raises(ConfigError, match="must be HOST:PORT"):
+        parse_servers(servers)
+
+
+@pytest.mark.parametrize("servers", [None, 9092, b"kafka:9092", [], ["kafka:9092", 5], [b"kafka:9092"]])
+def test_values_that_are_no_addresses_are_refused(servers: Any) -> None:
+    with pytest.raises(ConfigError, match="bootstrap_servers"):
         parse_servers(servers)

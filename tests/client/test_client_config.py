@@ -85,7 +85,9 @@ def test_config_errors_name_the_invalid_option(properties: dict[str, object], me
 
 
 @pytest.mark.skipif(not KAFKA_CONFIGS.exists(), reason="Kafka's table of keys is not beside the repository")
-@pytest.mark.parametrize(("kind", "config_class"), [("producer", ProducerConfig), ("admin", AdminConfig)])
+@pytest.mark.parametrize(
+    ("kind", "config_class"), [("producer", ProducerConfig), ("consumer", ConsumerConfig), ("admin", AdminConfig)]
+)
 def test_numbers_have_the_limits_of_kafka(kind: str, config_class: type[ClientConfig]) -> None:
     table = json.loads(KAFKA_CONFIGS.read_text())[kind]
     numbers = {key: entry for key, entry in table.items() if entry["type"] in ("INT", "LONG")}
@@ -109,3 +111,29 @@ def test_default_idempotence_is_disabled_by_conflicting_configs() -> None:
     assert ProducerConfig.from_properties({}).is_idempotent
     assert not ProducerConfig.from_properties({"acks": "1"}).is_idempotent
     assert not ProducerConfig.from_properties({"retries": 0}).is_idempotent
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("heartbeat_interval_ms", 0),
+        ("heartbeat_interval_ms", -1),
+        ("heartbeat_interval_ms", 45_000),
+        ("session_timeout_ms", 0),
+        ("max_partition_fetch_bytes", -1),
+        ("group_instance_id", ""),
+    ],
+)
+def test_a_consumer_refuses_values_that_would_end_its_background_tasks(key: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=key):
+        ConsumerConfig.from_properties({key: value})
+
+
+def test_the_heartbeats_of_the_consumer_protocol_are_those_of_the_coordinator() -> None:
+    ConsumerConfig.from_properties({"group_protocol": "consumer", "heartbeat_interval_ms": 60_000})
+
+
+@pytest.mark.parametrize(("key", "value"), [("partitioner_class", "org.example.Partitioner"), ("transactional_id", "")])
+def test_a_producer_refuses_values_that_would_fail_later(key: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=key):
+        ProducerConfig.from_properties({key: value})

@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from gregor.client import Consumer
+from gregor.client.consumer.argument_checks import check_record_count, check_times
 from gregor.client.errors import InvalidTopicError
 from tests.broker_process import BrokerProcess
 from tests.client.topics import filled_topic
@@ -125,3 +126,15 @@ async def test_a_partition_that_is_not_assigned_is_named(
     broker_process: BrokerProcess, call: Callable[[Consumer, str], object]
 ) -> None:
     await reads_on(broker_process.bootstrap, call, KeyError, "-9 is not assigned")
+
+
+@pytest.mark.parametrize(("count", "error"), [(0, ValueError), (-1, ValueError), ("5", TypeError), (True, TypeError)])
+def test_a_poll_for_no_record_is_refused(count: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="max_records"):
+        check_record_count(count)
+
+
+@pytest.mark.parametrize("time", [-1, -2, 2**63, "5", 1.5, None])
+def test_a_time_that_a_broker_would_take_for_an_end_of_the_log_is_refused(time: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="timestamp_ms"):
+        check_times({("topic", 0): time})
