@@ -109,11 +109,12 @@ class Producer(SendingProducer):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        # From here on `send` refuses records: those appended during the flush would be abandoned after it.
+        self._is_open = False
         try:
             if error is None or (self._flush_on_error and not isinstance(error, trio.Cancelled)):
                 await self.flush()
         finally:
-            self._is_open = False
             self._memory.close()
             self._metadata.close()
             self._sender.abandon(AbandonedError("the producer was closed before the record was delivered"))
