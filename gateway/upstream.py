@@ -43,8 +43,6 @@ class Upstream:
         """Prepare the view. Raises ConfigError if the upstream cluster is not named."""
         self._config = config
         self._client_config = upstream_client_config(config)
-        if not config.gregor_gateway_upstream:
-            raise ConfigError("gregor.gateway.upstream names no broker: set it, or give --upstream HOST:PORT")
         try:
             self._cluster = Cluster(config.gregor_gateway_upstream, self._client_config, Metrics("admin-client"))
         except ClientConfigError as error:
