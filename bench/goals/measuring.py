@@ -101,18 +101,20 @@ def add_lines(rounds: Rounds, lines: Sequence[str]) -> None:
                 add(rounds, work, figure, figures["label"], figures[name])
 
 
-def measure_one_broker(rounds: Rounds, tests: Sequence[str], extent: Extent) -> None:
-    """Measure tests of ``../shared/bench/seedbench``, and Fetch v11 over six connections where it is asked for."""
-    names = ",".join(test for test in tests if test != "connections")
+def measure_one_broker(test: str, rounds: Rounds, extent: Extent) -> None:
+    """Measure one test of ``../shared/bench/seedbench``, or Fetch v11 over six connections.
+
+    Each test has brokers of its own, whose warming round precedes those that count: "startup" would restart the JVM
+    before each round of the other tests, and a topic that is not read for half a minute may have left the page cache.
+    """
     only = None if extent.has_kafka else "gregor"
     with tempfile.TemporaryDirectory(prefix="gregor-bench-") as directory, both_brokers(only) as brokers:
-        out = Path(directory) / "figures"
-        if names:
-            words = ["--tests", names, "--rounds", str(extent.rounds), "--out", str(out)]
-            versus(brokers, words, stdout=sys.stderr)
-            add_lines(rounds, out.read_text().splitlines())
-        if "connections" in tests:
+        if test == "connections":
             _measure_connections(rounds, [_parsed(broker) for broker in brokers], extent)
+            return
+        out = Path(directory) / "figures"
+        versus(brokers, ["--tests", test, "--rounds", str(extent.rounds), "--out", str(out)], stdout=sys.stderr)
+        add_lines(rounds, out.read_text().splitlines())
 
 
 def _parsed(text: str) -> tuple[str, OneBroker]:
@@ -234,13 +236,14 @@ def _wait_for(address: tuple[str, int], process: subprocess.Popen[bytes]) -> Non
 
 
 ONE_BROKER = ("convert", "produce", "small", "e2e", "slow", "startup", "connections")
-OTHERS: Mapping[str, Callable[[Rounds, Extent], None]] = {
+MEASUREMENTS: Mapping[str, Callable[[Rounds, Extent], None]] = {
+    **{test: partial(measure_one_broker, test) for test in ONE_BROKER},
     "compressed": measure_compressed,
     "replicated": measure_replicated,
     "idle": measure_idle,
     "install": measure_installation,
 }
-GROUPS = (*ONE_BROKER, *OTHERS)
+GROUPS = tuple(MEASUREMENTS)
 
 
 def measure(groups: Sequence[str], extent: Extent, measured: Callable[[Rounds], None]) -> Rounds:
@@ -249,14 +252,10 @@ def measure(groups: Sequence[str], extent: Extent, measured: Callable[[Rounds], 
     A group that fails is told on stderr, and its values are missing.
     """
     rounds: Rounds = {}
-    own = [group for group in groups if group in ONE_BROKER]
-    steps = {group: partial(OTHERS[group], rounds, extent) for group in groups if group in OTHERS}
-    if own:
-        steps = {", ".join(own): partial(measure_one_broker, rounds, own, extent), **steps}
-    for name, step in steps.items():
+    for name in groups:
         print(f"measuring {name}", file=sys.stderr, flush=True)
         try:
-            step()
+            MEASUREMENTS[name](rounds, extent)
         except (OSError, RuntimeError, subprocess.CalledProcessError) as fault:
             print(f"{name}: {fault}", file=sys.stderr)
         measured(rounds)
