@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from operator import attrgetter
 
 from ..disk.open_files import OpenFiles
@@ -78,8 +79,14 @@ class LogSegments:
     def add(self, base_offset: int, *, index_interval_bytes: int, now_ms: int) -> Segment:
         """Begin a new active segment and finish the one before. Raises OSError; then nothing has changed."""
         segment = Segment(self._pool, self._directory, base_offset, index_interval_bytes)
-        segment.create(now_ms)
-        self.active.finish()
+        try:
+            segment.create(now_ms)
+            self.active.finish()
+        except OSError:
+            # The active segment may still take records behind this offset: a file that stays would hide them.
+            with suppress(OSError):
+                segment.remove_files()
+            raise
         self.all = [*self.all, segment]
         self.active = segment
         return segment

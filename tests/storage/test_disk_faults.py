@@ -73,6 +73,23 @@ def test_a_full_disk_at_a_segment_roll_fails_the_append_and_loses_no_records() -
     assert values_of(read_all(log)) == [b"before", b"after"]
 
 
+def test_a_failed_segment_roll_leaves_no_file_that_hides_later_records() -> None:
+    files = ForgetfulFiles()
+    log = open_log(files, segment_bytes=300)
+    append(log, b"before")
+    files.fail("allocate", errno.ENOSPC)
+    fails(log, b"large" * 45)
+    files.heal()
+    values = [b"before", b"small", b"larger" * 37, b"last"]
+    for value in values[1:]:
+        append(log, value)
+    logs = [name for name in files.list("/logs/topic-0") if name.endswith(".log")]
+    assert sorted(logs) == [f"{base_offset:020}.log" for base_offset in (0, 2, 3)]
+    assert values_of(read_all(log)) == values
+    log.close()
+    assert values_of(read_all(open_log(files, segment_bytes=300))) == values
+
+
 def test_no_room_for_the_index_is_seen_before_the_batch_is_visible() -> None:
     files = ForgetfulFiles()
     log = open_log(files, index_interval_bytes=0)
