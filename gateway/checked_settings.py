@@ -38,7 +38,7 @@ def check_settings(config: BrokerConfig, endpoints: Iterable[Endpoint]) -> None:
 
 
 def upstream_servers(config: BrokerConfig) -> list[tuple[str, int]]:
-    """Return the hosts and ports of `gregor.gateway.upstream`. Raises ConfigError if there is none, or one is invalid."""
+    """Return the hosts and ports of `gregor.gateway.upstream`. Raises ConfigError for none, or one that is invalid."""
     if not config.gregor_gateway_upstream:
         raise ConfigError("gregor.gateway.upstream names no broker: set it, or give --upstream HOST:PORT")
     try:
