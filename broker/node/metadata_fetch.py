@@ -28,9 +28,9 @@ from ..api.contract import RequestContext
 from ..controller.controller import Controller
 from ..metadata import snapshots
 from ..metadata.store import METADATA_TOPIC_ID, MetadataStore
+from ..replicas.fetching.sessions import sender_of
 
 FIRST_VERSION_BY_ID = 13
-FIRST_VERSION_WITH_REPLICA_STATE = 15
 MOST_BYTES = 8 * 1024 * 1024
 NO_EPOCH = -1
 
@@ -43,8 +43,7 @@ async def handle_fetch_metadata(request: FetchRequest, context: RequestContext) 
     wanted = _metadata_partition(request, context.api_version)
     if wanted is None:
         return FetchResponse(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    is_new = context.api_version >= FIRST_VERSION_WITH_REPLICA_STATE
-    replica_id = request.replica_state.replica_id if is_new else request.replica_id
+    replica_id = sender_of(request, context.api_version).replica_id
     answer = _answer(wanted, replica_id, metadata, controller)
     if not answer.records and answer.error_code == 0 and _follows(answer):
         with trio.move_on_after(max(request.max_wait_ms, 0) / 1000):

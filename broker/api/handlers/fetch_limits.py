@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from ....protocol.messages.fetch import FetchRequest, ReplicaState
+from ....protocol.messages.fetch import FetchRequest
 from ...config.replication import RACK_AWARE_SELECTOR
 from ...replicas.fetching.near_replicas import RackAwareSelector
 from ...replicas.fetching.reading import FIRST_VERSION_FROM_FOLLOWERS, FetchLimits
+from ...replicas.fetching.sessions import sender_of
 from ..contract import RequestContext
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-FIRST_VERSION_WITH_REPLICA_STATE = 15
 
 
 def limits_of(request: FetchRequest, context: RequestContext) -> FetchLimits:
     """Return the limits of a request, and note whether its sender is a follower."""
     services, version = context.services, context.api_version
-    replica = request.replica_state
-    if version < FIRST_VERSION_WITH_REPLICA_STATE:
-        replica = ReplicaState(replica_id=request.replica_id)
+    replica = sender_of(request, version)
     context.client.is_follower = replica.replica_id >= 0
     max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
     # Client quotas must not slow followers down.

@@ -19,10 +19,11 @@ from uuid import UUID
 
 from ....protocol.errors import ErrorCode
 from ....protocol.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, MAX_EPOCH, NO_SESSION
-from ....protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+from ....protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData, ReplicaState
 from .partitions_at_rest import PartitionsAtRest
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
+FIRST_VERSION_WITH_REPLICA_STATE = 15
 EVICTION_AGE_MS = 120_000
 """A session unused for this time may be evicted by any other (Kafka: MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
 
@@ -253,6 +254,13 @@ class FetchSession:
                 self.partitions.pop((name, index), None)
 
 
+def sender_of(request: FetchRequest, version: int) -> ReplicaState:
+    """Return the id and the epoch of the follower that sent a request; the id of a consumer is negative (KIP-903)."""
+    if version < FIRST_VERSION_WITH_REPLICA_STATE:
+        return ReplicaState(replica_id=request.replica_id)
+    return request.replica_state
+
+
 def requested_partitions(request: FetchRequest, uses_topic_ids: bool) -> list[FetchedPartition]:
     """Return the partitions in a request; a repeated partition counts once, with its last position."""
     partitions = [
@@ -303,7 +311,7 @@ class FetchSessionCache:
             partitions = requested_partitions(request, uses_topic_ids)
             if request.session_epoch == FINAL_EPOCH:
                 return FetchContext(partitions)
-            is_follower = max(request.replica_id, request.replica_state.replica_id) >= 0
+            is_follower = sender_of(request, version).replica_id >= 0
             return FullFetch(self, partitions, uses_topic_ids=uses_topic_ids, is_follower=is_follower, now_ms=now_ms)
         session = self._sessions.get(request.session_id)
         if session is None:
